@@ -1,0 +1,160 @@
+"""Texts to token ids, with `tokenizers` alone (no torch, so that an engine without torch can use it).
+
+A tokenizer file may carry a truncation and padding of its own (sentence encoders often say 128): both are always set
+here, never inherited. What does not fit is cut or windowed as told, and counted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+
+from potstill.errors import ModelError
+
+__all__ = ["Encodings", "LongText", "TextEncoder"]
+
+LongText = Literal["cut", "window"]
+
+
+@dataclass(frozen=True)
+class Encodings:
+    """Encoded texts, flat: window w is `input_ids[starts[w]:starts[w + 1]]`.
+
+    A text that fits is one window. n texts give m ≥ n windows.
+
+    Attributes:
+        input_ids: int32 (total tokens,).
+        token_type_ids: int8 (total tokens,); 1 on the second text of a pair where the tokenizer says so.
+        starts: int64 (m + 1,).
+        example: int64 (m,); the position of the text that each window belongs to, ascending.
+        truncated: How many texts lost tokens.
+        windowed: How many texts were read in more than one window.
+        pad_token_id: The id that pads.
+    """
+
+    input_ids: np.ndarray
+    token_type_ids: np.ndarray
+    starts: np.ndarray
+    example: np.ndarray
+    truncated: int
+    windowed: int
+    pad_token_id: int
+
+    def __len__(self) -> int:
+        return len(self.example)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 (m,): tokens in each window, special tokens included."""
+        return np.diff(self.starts)
+
+    def batch(self, windows: np.ndarray) -> dict[str, np.ndarray]:
+        """The windows, padded to the longest of them.
+
+        Returns:
+            `input_ids`, `attention_mask`, `token_type_ids`, each int64 (len(windows), longest).
+        """
+        lengths = self.starts[windows + 1] - self.starts[windows]
+        position = np.arange(int(lengths.max(initial=0)))
+        real = position[None, :] < lengths[:, None]
+        index = np.where(real, self.starts[windows][:, None] + position[None, :], 0)
+        return {
+            "input_ids": np.where(real, self.input_ids[index], self.pad_token_id).astype(np.int64),
+            "attention_mask": real.astype(np.int64),
+            "token_type_ids": np.where(real, self.token_type_ids[index], 0).astype(np.int64),
+        }
+
+
+class TextEncoder:
+    """Encodes texts, or pairs, to a model's ids.
+
+    Args:
+        tokenizer: A `tokenizers.Tokenizer`; its own truncation and padding are switched off.
+        max_length: Longest input in tokens, special tokens included.
+        long_text: `cut` drops what does not fit (from the longer text of a pair first); `window` reads it in several
+            windows. Of a pair only the second text is windowed, and only where the first leaves room for it.
+        step: Content tokens between the starts of two windows; None means three quarters of a window.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, *, max_length: int, long_text: LongText = "cut", step: int | None = None
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.max_length, self.long_text = max_length, long_text
+        tokenizer.no_truncation()
+        padding = tokenizer.padding
+        tokenizer.no_padding()
+        self.pad_token_id = _pad_token_id(tokenizer, padding)
+        room = max_length - tokenizer.num_special_tokens_to_add(False)
+        self.step = step if step is not None else max(1, room * 3 // 4)
+        if not 1 <= self.step <= room:
+            raise ModelError(f"a window step of {self.step} tokens", expected=f"1 to {room}, so that no token is skipped")
+
+    @classmethod
+    def from_folder(
+        cls, folder: Path, *, max_length: int, long_text: LongText = "cut", step: int | None = None
+    ) -> "TextEncoder":
+        """Read `tokenizer.json` in a model's folder."""
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise ModelError(f"{folder} has no tokenizer.json", fix="save its fast tokenizer there with save_pretrained")
+        return cls(Tokenizer.from_file(str(path)), max_length=max_length, long_text=long_text, step=step)
+
+    def encode(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Encodings:
+        """Encode n texts, or n pairs, into m ≥ n windows."""
+        inputs = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+        parts: list[tuple[list[int], list[int]]] = []
+        example: list[int] = []
+        truncated = windowed = 0
+        # Truncation is set for this call and taken off after it, so that the tokenizer carries no state.
+        for start in range(0, len(inputs), 4096):
+            for position, encoding in enumerate(self.tokenizer.encode_batch(inputs[start : start + 4096]), start):
+                if len(encoding.ids) <= self.max_length:
+                    windows = [encoding]
+                else:
+                    windows = self._shorten(inputs[position])
+                    truncated += self.long_text == "cut" or len(windows) == 1
+                    windowed += self.long_text == "window" and len(windows) > 1
+                parts.extend((window.ids, window.type_ids) for window in windows)
+                example.extend([position] * len(windows))
+        lengths = np.array([len(ids) for ids, _ in parts], dtype=np.int64)
+        return Encodings(
+            np.array([token for ids, _ in parts for token in ids], dtype=np.int32),
+            np.array([kind for _, kinds in parts for kind in kinds], dtype=np.int8),
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            np.array(example, dtype=np.int64),
+            truncated,
+            windowed,
+            self.pad_token_id,
+        )
+
+    def _shorten(self, text: str | tuple[str, str]) -> list[Encoding]:
+        is_pair = isinstance(text, tuple)
+        room = self.max_length - self.tokenizer.num_special_tokens_to_add(is_pair)
+        overflow: dict[str, object] = {"stride": 0, "strategy": "longest_first"}
+        if self.long_text == "window":
+            first = len(self.tokenizer.encode(text[0], add_special_tokens=False).ids) if is_pair else 0
+            overlap = room - first - self.step
+            if not is_pair:
+                overflow = {"stride": max(0, overlap), "strategy": "longest_first"}
+            elif first < room // 2:
+                overflow = {"stride": max(0, (room - first) // 4), "strategy": "only_second"}
+        try:
+            self.tokenizer.enable_truncation(self.max_length, **overflow)
+            encoding = self.tokenizer.encode(*text) if is_pair else self.tokenizer.encode(text)
+        finally:
+            self.tokenizer.no_truncation()
+        keeps_windows = self.long_text == "window" and (not is_pair or overflow["strategy"] == "only_second")
+        return [encoding, *encoding.overflowing] if keeps_windows else [encoding]
+
+
+def _pad_token_id(tokenizer: Tokenizer, padding: dict[str, object] | None) -> int:
+    if padding is not None:
+        return int(padding["pad_id"])  # type: ignore[call-overload, no-any-return]
+    for token in ("[PAD]", "<pad>"):
+        if (identifier := tokenizer.token_to_id(token)) is not None:
+            return int(identifier)
+    raise ModelError("a tokenizer without a padding token", expected="[PAD] or <pad> in its vocabulary")
