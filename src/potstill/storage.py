@@ -108,7 +108,7 @@ def _sync_tree(folder: Path) -> None:
 def atomic_folder(final: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
     """A folder that appears whole, with a manifest, or not at all.
 
-    Yields a temporary folder on the same file system. When the block ends well, every file is fsynced, a manifest with
+    Yields a temporary folder on the same file system. `facts` are read when the block ends. When it ends well, every file is fsynced, a manifest with
     `facts` and the SHA-256 of each file is written last, and the folder takes the place of `final`. When it does not,
     the temporary folder is removed and `final` is as it was.
     """

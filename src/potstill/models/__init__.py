@@ -1,1 +1,1 @@
-"""."""
+"""Networks, on `transformers`: where their parts are, what they compute inside, how a student starts."""

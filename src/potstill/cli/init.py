@@ -1,0 +1,36 @@
+"""`potstill init`: a settings file to start from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from potstill.cli.output import results, write_json
+from potstill.errors import SettingsError
+
+__all__ = ["init"]
+
+
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("potstill.toml"),
+    as_json: Annotated[bool, typer.Option("--json", help="Answer with JSON on standard output.")] = False,
+) -> None:
+    """Write a settings file to start from.
+
+    It has every key, what the key means and what it may hold. An existing file is never overwritten.
+
+    \b
+    Example:
+      potstill init sst2.toml
+    """
+    from potstill import storage
+    from potstill.config import commented_settings
+
+    if file.exists():
+        raise SettingsError(f"{file} exists", fix="give another name, or remove it first")
+    storage.write_bytes(file, commented_settings().encode())
+    with results() as out:
+        if as_json:
+            write_json(out, {"schema_version": 1, "path": str(file)})
+        else:
+            out.write(f"{file} written; edit data.train and teacher.source, then: potstill distill {file}\n")

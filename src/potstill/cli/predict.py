@@ -1,0 +1,164 @@
+"""`potstill predict`: rows in, a line of JSON for each out, a batch at a time, so that memory stays flat."""
+
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
+
+import typer
+
+from potstill.cli.output import answer_file, results
+from potstill.errors import InputError, SettingsError
+
+if TYPE_CHECKING:
+    from potstill.inference import Predictor
+
+__all__ = ["predict"]
+
+_BATCH = 256
+_SHOWN = 50
+
+# A row on its way: its number, its text and, for pairs, the second text.
+_Row = tuple[int, str, str | None]
+
+
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A student's folder, as `distill` leaves it.")],
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; none: lines of the input.")] = None,
+    input_: Annotated[Path | None, typer.Option("--input", metavar="FILE", help="A file of rows.")] = None,
+    text_column: Annotated[
+        str | None, typer.Option("--text", metavar="COLUMN", help="Its column of texts.  [default: text]")
+    ] = None,
+    pair_column: Annotated[
+        str | None, typer.Option("--pair", metavar="COLUMN", help="Its column of second texts, for tasks on pairs.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the answers there, whole or not at all.")
+    ] = None,
+    engine: Annotated[
+        Literal["torch", "onnxruntime", "openvino"] | None, typer.Option(help="What runs the model.")
+    ] = None,
+    precision: Annotated[Literal["float32", "bfloat16", "int8"] | None, typer.Option(help="Its arithmetic.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON document, not with lines.")] = False,
+) -> None:
+    """Answer texts with label and probabilities.
+
+    Reads lines of standard input, the texts given, or the rows of a file (CSV, TSV, JSON Lines, Parquet, ...). Each
+    answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}. A row that cannot be
+    answered is named on standard error and the rest go on; the exit code is 2 where no row could be answered.
+
+    \b
+    Example:
+      potstill predict runs/sst2/student "a gripping, funny film"
+      potstill predict runs/sst2/student < lines.txt > answers.jsonl
+      potstill predict runs/sst2/student --input reviews.csv --text review --output answers.jsonl
+    """
+    if input_ is None and (text_column or pair_column):
+        raise SettingsError("--text and --pair name columns of a file", fix="give the file: --input FILE")
+    if input_ is not None and text:
+        raise SettingsError("both texts and --input", fix="give one of them")
+    from potstill.inference import Predictor
+
+    with results() as out, ExitStack() as stack:
+        predictor = Predictor.load(folder, engine=engine, precision=precision)
+        lines = out if output is None else stack.enter_context(answer_file(output))
+        counts = _Counts()
+        if input_ is not None:
+            rows = _file_rows(input_, text_column or "text", pair_column, counts)
+        else:
+            rows = _given_rows(text, counts) if text else _stdin_rows(counts)
+        size = 1 if input_ is None and not text and sys.stdin.isatty() else _BATCH
+        _answer(predictor, rows, lines, size, counts, whole=as_json and output is None)
+        stack.close()
+        if as_json and output is not None:
+            out.write(
+                json.dumps({"schema_version": 1, "path": str(output), **counts.facts()}, ensure_ascii=False) + "\n"
+            )
+    counts.close()
+
+
+class _Counts:
+    """How many rows were answered; those that were not are named as they come."""
+
+    def __init__(self) -> None:
+        self.answered = self.failed = 0
+        self.first: list[dict[str, Any]] = []
+
+    def fail(self, row: int, reason: str) -> None:
+        self.failed += 1
+        if self.failed <= _SHOWN:
+            self.first.append({"row": row, "reason": reason})
+        sys.stderr.write(f"row {row}: {reason}\n")
+
+    def facts(self) -> dict[str, Any]:
+        return {"answered": self.answered, "failed": self.first, "failed_total": self.failed}
+
+    def close(self) -> None:
+        if self.failed:
+            sys.stderr.write(f"{self.answered:,} rows answered, {self.failed:,} not\n")
+        if self.failed and not self.answered:
+            raise typer.Exit(InputError.exit_code)
+
+
+def _file_rows(path: Path, text: str, pair: str | None, counts: _Counts) -> Iterator[_Row]:
+    from potstill.data.rows import BadRow, iter_rows
+
+    columns = [text] if pair is None else [text, pair]
+    for row in iter_rows(path, columns=columns):
+        if isinstance(row, BadRow):
+            counts.fail(row.row, row.reason)
+        else:
+            yield row.row, str(row.values[text]), None if pair is None else str(row.values[pair])
+
+
+def _given_rows(texts: Iterable[str], counts: _Counts) -> Iterator[_Row]:
+    for number, text in enumerate(texts, 1):
+        if text.strip():
+            yield number, text, None
+        else:
+            counts.fail(number, "empty")
+
+
+def _stdin_rows(counts: _Counts) -> Iterator[_Row]:
+    from potstill.data.lines import line_records
+
+    stream = cast(io.BufferedReader, sys.stdin.buffer)
+    pieces = iter(lambda: stream.read1(1 << 18), b"")
+    for number, line in enumerate(line_records(pieces), 1):
+        if isinstance(line, str):
+            counts.fail(number, line)
+            continue
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            counts.fail(number, f"not UTF-8 at byte {error.start}")
+            continue
+        if text.strip():
+            yield number, text, None
+        else:
+            counts.fail(number, "empty")
+
+
+def _answer(
+    predictor: "Predictor", rows: Iterator[_Row], lines: TextIO, size: int, counts: _Counts, *, whole: bool
+) -> None:
+    """Write an answer for each row: lines of JSON, or one document where `whole`."""
+    if whole:
+        lines.write('{"schema_version": 1, "answers": [')
+    while batch := list(islice(rows, size)):
+        pairs = None if batch[0][2] is None else [pair or "" for _, _, pair in batch]
+        answers = predictor.predict([text for _, text, _ in batch], pairs)
+        for (number, _, _), answer in zip(batch, answers, strict=True):
+            line = json.dumps(
+                {"id": number, "label": answer.label, "probabilities": dict(answer.probabilities)}, ensure_ascii=False
+            )
+            lines.write((",\n" if counts.answered else "\n") + line if whole else line + "\n")
+            counts.answered += 1
+        lines.flush()
+    if whole:
+        rest = json.dumps(counts.facts(), ensure_ascii=False)
+        lines.write(f"\n], {rest[1:]}\n")

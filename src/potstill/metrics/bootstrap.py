@@ -1,0 +1,208 @@
+"""95 % percentile intervals of scores, and of ratios of two classifiers' scores, by the bootstrap.
+
+Every score is a function of how many examples fall in each *cell*: (gold, prediction) for one classifier,
+(gold, teacher, student) for two. Drawing n examples with replacement draws n cells independently, cell c with
+probability count_c / n; so the counts of a resample are Multinomial(n, counts / n), exactly. We draw those counts
+instead of examples: the same distribution, at the cost of a few cells instead of n examples, and the classifiers in one
+resample are compared on the same examples.
+
+A percentile interval can only show variation that is in the examples: without a single error it is one point.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from potstill.errors import DataError
+from potstill.metrics.classification import METRICS, checked_positive, checked_together, scores_from_counts
+from potstill.metrics.metric import Metric
+
+__all__ = ["bootstrap_metrics", "gap_closed", "paired_retention"]
+
+_COUNTS_AT_ONCE = 4_000_000
+# Two equal F1 scores can differ by this much, summed in another order; it is no gap.
+_ROUNDING = 1e-12
+
+
+def bootstrap_metrics(
+    labels: np.ndarray,
+    predictions: np.ndarray,
+    n_labels: int,
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+    positive: int | None = None,
+) -> dict[str, Metric]:
+    """Each of `classification_metrics`' scores, with its interval.
+
+    Args:
+        labels: Gold class indices, int64 (n,).
+        predictions: Predicted class indices, int64 (n,).
+        n_labels: Number of classes.
+        resamples: Number of resamples.
+        seed: Of the resamples; the same seed gives the same interval.
+        positive: The class of `f1`. None means class 1 of two, and no `f1` where there are more.
+
+    Returns:
+        Scores by name.
+    """
+    labels, predictions = checked_together(n_labels, labels=labels, predictions=predictions)
+    values, samples = _resampled(labels, [predictions], checked_positive(positive, n_labels), resamples, seed)
+    return {name: _metric(values[name][0], samples[name][:, 0], len(labels)) for name in values}
+
+
+def paired_retention(
+    labels: np.ndarray,
+    student: np.ndarray,
+    teacher: np.ndarray,
+    *,
+    metric: str = "accuracy",
+    positive: int | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Metric:
+    """How much of the teacher's score the student keeps: metric(student) / metric(teacher).
+
+    Each resample holds the same examples for both. Resamples in which the teacher's score is not positive have no ratio
+    and are left out.
+
+    Args:
+        labels: Gold class indices, int64 (n,).
+        student: The student's predictions, int64 (n,).
+        teacher: The teacher's predictions, int64 (n,).
+        metric: One of `METRICS`.
+        positive: The class of `f1`; None means class 1. Other metrics do not use it.
+        resamples: Number of resamples.
+        seed: Of the resamples.
+
+    Returns:
+        The ratio, and its interval.
+
+    Raises:
+        DataError: The teacher's score is not positive, so that there is nothing to keep.
+    """
+    value, samples = _compared(labels, {"student": student, "teacher": teacher}, metric, positive, resamples, seed)
+    if value[1] <= 0:
+        raise DataError(
+            f"a teacher with {metric} {value[1]:.3f}", expected="more than 0", fix="fine-tune the teacher first"
+        )
+    return _ratio(value[0], value[1], samples[:, 0], samples[:, 1], len(labels))
+
+
+def gap_closed(
+    labels: np.ndarray,
+    student: np.ndarray,
+    teacher: np.ndarray,
+    hard: np.ndarray,
+    *,
+    metric: str = "accuracy",
+    positive: int | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Metric | None:
+    """How much of the way from the undistilled student to the teacher distillation went.
+
+    (metric(student) - metric(hard)) / (metric(teacher) - metric(hard)): 0 is no gain, 1 the teacher's score; negative
+    and above 1 both happen. Each resample holds the same examples for all three. A small gap gives a wide interval;
+    resamples without a gap have no ratio and are left out.
+
+    Args:
+        labels: Gold class indices, int64 (n,).
+        student: The student's predictions, int64 (n,).
+        teacher: The teacher's predictions, int64 (n,).
+        hard: The predictions of the same student trained with hard labels only, int64 (n,).
+        metric: One of `METRICS`.
+        positive: The class of `f1`; None means class 1. Other metrics do not use it.
+        resamples: Number of resamples.
+        seed: Of the resamples.
+
+    Returns:
+        The ratio and its interval; None where the teacher is no better than the undistilled student: no gap to close.
+    """
+    predictions = {"student": student, "teacher": teacher, "hard": hard}
+    value, samples = _compared(labels, predictions, metric, positive, resamples, seed)
+    gained, gap = samples[:, 0] - samples[:, 2], samples[:, 1] - samples[:, 2]
+    if value[1] - value[2] <= _ROUNDING:
+        return None
+    return _ratio(value[0] - value[2], value[1] - value[2], gained, gap, len(labels))
+
+
+def _compared(
+    labels: np.ndarray, predictions: dict[str, np.ndarray], metric: str, positive: int | None, resamples: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """One score of several classifiers: on all examples, float64 (c,), and in each resample, float64 (resamples, c)."""
+    if metric not in METRICS:
+        raise DataError(f"metric {metric!r}", expected=" | ".join(METRICS))
+    n_labels = max(2, *(int(np.max(values, initial=0)) + 1 for values in (labels, *predictions.values())))
+    if metric == "f1" and positive is None:
+        positive = 1
+    gold, *answers = checked_together(n_labels, labels=labels, **predictions)
+    values, samples = _resampled(gold, answers, positive, resamples, seed)
+    return values[metric], samples[metric]
+
+
+def _resampled(
+    labels: np.ndarray, predictions: list[np.ndarray], positive: int | None, resamples: int, seed: int
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Scores of c classifiers by name: on all examples, (c,), and in each resample, (resamples, c)."""
+    if resamples < 1:
+        raise DataError(f"{resamples} resamples", expected="1 or more")
+    n_labels = int(max(values.max() for values in (labels, *predictions))) + 1
+    if positive is not None:
+        n_labels = max(n_labels, positive + 1)
+    shape = (n_labels,) * (1 + len(predictions))
+    flat = np.ravel_multi_index((labels, *predictions), shape)
+    present, counts = np.unique(flat, return_counts=True)
+    cells = np.unravel_index(present, shape)
+    values = _scores(counts[None, :], cells, n_labels, positive)
+    parts = [_scores(drawn, cells, n_labels, positive) for drawn in _draws(counts, resamples, seed)]
+    samples = {name: np.concatenate([part[name] for part in parts]) for name in values}
+    return {name: value[0] for name, value in values.items()}, samples
+
+
+def _draws(counts: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Counts per cell of each resample, int64 (some, cells), in portions that bound the memory."""
+    generator = np.random.default_rng(seed)
+    n = int(counts.sum())
+    portion = max(1, _COUNTS_AT_ONCE // len(counts))
+    for start in range(0, resamples, portion):
+        yield generator.multinomial(n, counts / n, size=min(portion, resamples - start))
+
+
+def _scores(
+    counts: np.ndarray, cells: tuple[np.ndarray, ...], n_labels: int, positive: int | None
+) -> dict[str, np.ndarray]:
+    """Scores by name, (resamples, c), from counts per cell (resamples, cells) and the cells' coordinates."""
+    gold, *predictions = cells
+    by_gold = _sums(counts, gold, n_labels)
+    scores = []
+    for predicted in predictions:
+        hit = predicted == gold
+        right = _sums(counts[:, hit], gold[hit], n_labels)
+        scores.append(scores_from_counts(right, by_gold, _sums(counts, predicted, n_labels), positive))
+    return {name: np.stack([score[name] for score in scores], axis=1) for name in scores[0]}
+
+
+def _sums(counts: np.ndarray, classes: np.ndarray, n_labels: int) -> np.ndarray:
+    """Sum the cells of each class: (resamples, cells) to (resamples, n_labels)."""
+    total = np.zeros((len(counts), n_labels), np.int64)
+    if len(classes):
+        order = np.argsort(classes, kind="stable")
+        present, starts = np.unique(classes[order], return_index=True)
+        total[:, present] = np.add.reduceat(counts[:, order], starts, axis=1)
+    return total
+
+
+def _metric(value: float, samples: np.ndarray, n: int) -> Metric:
+    low, high = np.quantile(samples, [0.025, 0.975])
+    return Metric(float(value), float(low), float(high), n)
+
+
+def _ratio(above: float, below: float, above_samples: np.ndarray, below_samples: np.ndarray, n: int) -> Metric:
+    """The quotient, with the percentiles of the resamples in which `below` is positive."""
+    usable = below_samples > _ROUNDING
+    if not usable.any():
+        raise DataError(
+            f"no resample of {len(usable)} has a ratio", fix="judge on more examples or take more resamples"
+        )
+    return _metric(above / below, above_samples[usable] / below_samples[usable], n)

@@ -1,0 +1,109 @@
+"""A masked LM as a proposer of words, where the checkpoint really has the head. No head is ever invented.
+
+TinyBERT's released code feeds *masked sentence [SEP] original sentence*, so that what is proposed fits the meaning; so
+do we. Calls are batched by length.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForMaskedLM, PreTrainedModel
+
+from potstill.errors import ModelError
+from potstill.models.teacher import longest_input, read_config
+
+__all__ = ["MaskedLMProposer", "has_masked_lm_head"]
+
+
+def _load(folder: Path) -> tuple[PreTrainedModel, list[str]]:
+    config = read_config(folder)
+    model, info = AutoModelForMaskedLM.from_pretrained(
+        folder,
+        config=config,
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+        output_loading_info=True,
+        dtype=torch.float32,
+    )
+    return model.eval(), sorted(info["missing_keys"])
+
+
+def has_masked_lm_head(folder: Path) -> bool:
+    """Whether the checkpoint holds the weights of a masked-LM head."""
+    return not _load(folder)[1]
+
+
+class MaskedLMProposer:
+    """Proposes the words that a masked LM finds likely in a word's place (a `potstill.data.augment.Proposer`).
+
+    Args:
+        model: With a real masked-LM head, eval mode.
+        tokenizer: Its own.
+        candidates: Pieces proposed for a place; pieces that do not begin a word are dropped.
+        batch_size: Sentences in one forward pass.
+    """
+
+    needs_context = True
+
+    def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer, *, candidates: int, batch_size: int = 64) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.candidates, self.batch_size = candidates, batch_size
+        tokenizer.no_padding()
+        mask = next((t for t in ("[MASK]", "<mask>") if tokenizer.token_to_id(t) is not None), None)
+        if mask is None:
+            raise ModelError("a tokenizer without a mask token", expected="[MASK] or <mask>")
+        self.mask = mask
+        self.mask_id = tokenizer.token_to_id(mask)
+        tokenizer.enable_truncation(longest_input(model.config))
+
+    @classmethod
+    def load(cls, folder: Path, *, candidates: int) -> "MaskedLMProposer":
+        """From a model's folder.
+
+        Raises:
+            ModelError: The checkpoint has no masked-LM head.
+        """
+        model, missing = _load(folder)
+        if missing:
+            raise ModelError(
+                f"{folder} has no masked-LM head ({missing[0]} is missing)", fix="choose another augment.method"
+            )
+        return cls(model, Tokenizer.from_file(str(folder / "tokenizer.json")), candidates=candidates)
+
+    @torch.inference_mode()
+    def propose(self, sentences: Sequence[Sequence[str]], positions: Sequence[int]) -> list[list[str]]:
+        """As `Proposer.propose`."""
+        encodings = []
+        for words, position in zip(sentences, positions, strict=True):
+            masked = [*words[:position], self.mask, *words[position + 1 :]]
+            encodings.append(self.tokenizer.encode(" ".join(masked), " ".join(words)))
+        order = sorted(range(len(encodings)), key=lambda row: len(encodings[row].ids))
+        found: list[list[str]] = [[] for _ in encodings]
+        for start in range(0, len(order), self.batch_size):
+            rows = order[start : start + self.batch_size]
+            longest = max(len(encodings[row].ids) for row in rows)
+            ids = torch.full((len(rows), longest), int(self.model.config.pad_token_id))
+            mask = torch.zeros(len(rows), longest, dtype=torch.long)
+            kinds = torch.zeros(len(rows), longest, dtype=torch.long)
+            for place, row in enumerate(rows):
+                size = len(encodings[row].ids)
+                ids[place, :size] = torch.tensor(encodings[row].ids)
+                kinds[place, :size] = torch.tensor(encodings[row].type_ids)
+                mask[place, :size] = 1
+            extra = {"token_type_ids": kinds} if getattr(self.model.config, "type_vocab_size", 0) > 1 else {}
+            logits = self.model(input_ids=ids, attention_mask=mask, **extra).logits
+            for place, row in enumerate(rows):
+                where = (ids[place] == self.mask_id).nonzero()
+                if len(where):  # a very long sentence may have lost its mask to the cut
+                    best = logits[place, int(where[0])].topk(min(self.candidates, logits.shape[-1])).indices
+                    found[row] = [word for token in best.tolist() if (word := self._word(token)) is not None]
+        return found
+
+    def _word(self, token: int) -> str | None:
+        piece = self.tokenizer.id_to_token(token)
+        if piece is None or piece.startswith("##"):
+            return None
+        return piece.lstrip("Ġ▁")

@@ -1,0 +1,121 @@
+"""Loading a model that classifies, or that can be taught to; checks before any work. Knows no data and no loss."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
+
+from potstill.data.labels import match_labels
+from potstill.errors import ModelError
+from potstill.models.anatomy import ANATOMIES
+
+__all__ = ["has_classifier", "load_classifier", "longest_input", "read_config"]
+
+
+def read_config(folder: Path) -> PretrainedConfig:
+    """The model's config, after it was checked to be an encoder that Potstill knows.
+
+    Raises:
+        ModelError: No config, a decoder, or an architecture without a row in `ANATOMIES`.
+    """
+    try:
+        config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{folder} holds no model that transformers knows: {str(error).splitlines()[0]}") from error
+    known = ", ".join(sorted(ANATOMIES))
+    if getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False):
+        raise ModelError(f"{folder} is a {config.model_type!r} with a decoder", expected=f"an encoder: {known}")
+    if config.model_type not in ANATOMIES:
+        raise ModelError(f"{folder} is of type {config.model_type!r}", expected=f"an encoder: {known}")
+    return config
+
+
+def longest_input(config: PretrainedConfig) -> int:
+    """The longest input in tokens: the position table, less the places that RoBERTa-like models leave unused."""
+    positions = int(config.max_position_embeddings)
+    shifted = config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet")
+    return positions - 2 if shifted else positions
+
+
+def has_classifier(folder: Path) -> bool:
+    """Whether the checkpoint holds the weights of a classification head (not only a config that speaks of one)."""
+    return not _load(folder, read_config(folder), torch.float32)[1]
+
+
+def _load(folder: Path, config: PretrainedConfig, dtype: torch.dtype) -> tuple[PreTrainedModel, list[str]]:
+    # The attention kernel is chosen later, by length; "eager" is what every architecture has.
+    try:
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+            attn_implementation="eager",
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ModelError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}") from error
+    missing = sorted(info["missing_keys"])
+    mismatched = [str(key) for key in info.get("mismatched_keys", [])]
+    encoder = [name for name in missing if name.startswith(f"{model.base_model_prefix}.") and ".pooler." not in name]
+    if encoder or mismatched:
+        raise ModelError(f"{folder} lacks weights of its encoder: {', '.join([*encoder, *mismatched][:3])}")
+    return model.eval(), [name for name in missing if ".pooler." not in name]
+
+
+def load_classifier(
+    folder: Path,
+    labels: Sequence[str],
+    *,
+    new_head: bool = False,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    assume_order: bool = False,
+) -> PreTrainedModel:
+    """A classifier whose outputs stand in the order of `labels`. Eval mode.
+
+    Args:
+        folder: A model's folder.
+        labels: The data's label names.
+        new_head: Put a fresh head on the encoder (drawn with `seed`), to be trained; False: the head must be there, and
+            its outputs are reordered by name.
+        seed: Of the fresh head.
+        dtype: What the weights are held in.
+        assume_order: As in `potstill.data.labels.match_labels`.
+
+    Raises:
+        ModelError: No encoder, or no classification head where one must be there.
+        DataError: Labels that do not match; both lists are shown.
+    """
+    config = read_config(folder)
+    names = {str(index): name for index, name in enumerate(labels)}
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        if new_head:
+            config.num_labels = len(labels)
+            model, _ = _load(folder, config, dtype)
+        else:
+            model, missing = _load(folder, config, dtype)
+            if missing:
+                raise ModelError(
+                    f"{folder} has no classification head ({missing[0]} is missing)",
+                    fix="set teacher.trained to false: it is then fine-tuned first",
+                )
+            own = [config.id2label[index] for index in range(config.num_labels)]
+            _reorder(model, torch.from_numpy(match_labels(labels, own, assume_order=assume_order)))
+    model.config.id2label = {int(index): name for index, name in names.items()}
+    model.config.label2id = {name: int(index) for index, name in names.items()}
+    model.config.problem_type = "single_label_classification"
+    return model
+
+
+@torch.no_grad()
+def _reorder(model: PreTrainedModel, order: torch.Tensor) -> None:
+    """Put the rows of the last linear layer in the data's order."""
+    head = model.get_submodule("classifier")
+    last = head if isinstance(head, torch.nn.Linear) else head.get_submodule("out_proj")
+    last.weight.copy_(last.weight[order])  # type: ignore[operator, index]
+    last.bias.copy_(last.bias[order])  # type: ignore[operator, index]

@@ -1,0 +1,46 @@
+"""Which words are one piece of a tokenizer's vocabulary, and their rows in a model's embedding table."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from safetensors import safe_open
+from tokenizers import Tokenizer
+
+from potstill.errors import ModelError
+
+__all__ = ["whole_words", "word_rows"]
+
+_MARKS = ("Ġ", "▁")
+
+
+def _word_pieces(tokenizer: Tokenizer) -> dict[str, int]:
+    """Word → id of the single piece that it is, for pieces of letters alone."""
+    vocabulary = tokenizer.get_vocab(with_added_tokens=False)
+    marked = [token for token in vocabulary if token.startswith(_MARKS)]
+    if marked:  # byte-level BPE and Unigram mark the beginning of a word
+        return {token[1:]: vocabulary[token] for token in marked if token[1:].isalpha()}
+    return {token: identifier for token, identifier in vocabulary.items() if token.isalpha()}  # WordPiece: no ##
+
+
+def whole_words(tokenizer: Tokenizer) -> Callable[[str], bool]:
+    """A test for words that the tokenizer reads as one piece, in the word's own casing or lower-cased."""
+    pieces = frozenset(_word_pieces(tokenizer))
+    return lambda word: word in pieces or word.lower() in pieces
+
+
+def word_rows(folder: Path, tokenizer: Tokenizer) -> tuple[list[str], np.ndarray]:
+    """Whole words and their rows of the input embedding table, float32 (words, width).
+
+    Raises:
+        ModelError: No table of word embeddings in the folder's safetensors files.
+    """
+    pieces = _word_pieces(tokenizer)
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(str(path), framework="pt") as file:
+            names = [name for name in file.keys() if name.endswith("word_embeddings.weight")]
+            if names:
+                table = file.get_tensor(names[0]).float().numpy()
+                words = sorted(word for word in pieces if pieces[word] < len(table))
+                return words, table[[pieces[word] for word in words]]
+    raise ModelError(f"{folder} has no table of word embeddings", fix='set augment.method to "glove" or "none"')

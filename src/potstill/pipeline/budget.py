@@ -1,0 +1,87 @@
+"""How many steps each training gets: its recipe's epochs, or what a budget of minutes leaves it.
+
+A decision is written down before the first step, so that a resumed run goes on with it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from potstill.pipeline.run import Context
+from potstill.storage import read_json, write_json
+from potstill.training.optimiser import AdamW
+from potstill.training.program import Program
+
+__all__ = ["Budget", "seconds_per_step"]
+
+LONGEST = 4.0
+"""A budget stretches a training to at most this many times its recipe's length: more only overfits."""
+
+
+@dataclass
+class Budget:
+    """Time for the whole run.
+
+    Attributes:
+        seconds: None means that recipes decide.
+        reserve: Seconds kept for what is not training: baselines, export, measuring.
+        used: Gives the seconds spent so far in stages that ended.
+        shares: Shares of the trainings that have not ended yet, by stage name.
+    """
+
+    seconds: float | None
+    reserve: float
+    used: Callable[[], float]
+    shares: dict[str, float]
+
+    def steps(self, context: Context, stage: str, planned: int, measure: Callable[[], float]) -> int:
+        """Steps for a training: `planned` without a budget, else what fits its share of the time left.
+
+        Args:
+            context: Its scratch keeps the decision.
+            stage: Name of the stage.
+            planned: What the recipe says.
+            measure: Gives seconds a step; called only with a budget, and once.
+        """
+        file = context.scratch / f"{stage}-steps.json"
+        if file.is_file():
+            return int(read_json(file)["steps"])
+        steps = planned
+        if self.seconds is not None:
+            left = max(1.0, self.seconds - self.reserve - self.used())
+            share = self.shares[stage] / sum(self.shares.values())
+            per_step = measure()
+            steps = int(np.clip(left * share / per_step, 10, LONGEST * planned))
+            context.report.note(
+                f"{steps:,} of the recipe's {planned:,} steps fit {left * share / 60:.1f} minutes at {per_step:.3f} s each"
+            )
+        write_json(file, {"steps": steps})
+        return steps
+
+    def ended(self, stage: str) -> None:
+        """A training has ended: its share goes to those that have not."""
+        self.shares.pop(stage, None)
+
+
+def seconds_per_step(program: Program, optimiser: AdamW, batches: int = 6) -> float:
+    """Mean time of a step, measured without changing a weight: steps with learning rate 0 on a throw-away optimiser.
+
+    The batches are spread over an epoch's lengths; the first, which warms up, is not counted.
+    """
+    every = program.batches(0)
+    chosen = [every[index] for index in np.linspace(0, len(every) - 1, min(batches, len(every))).astype(int)]
+    for module in program.modules.values():
+        module.train()
+    times = []
+    for rows in [chosen[0], *chosen]:
+        started = time.perf_counter()
+        optimiser.zero_grad()
+        terms = program.step(rows)
+        total = sum(program.weights[name] * term.sum / max(term.count, 1.0) for name, term in terms.items())
+        total.backward()  # type: ignore[union-attr]
+        optimiser.step(0.0)
+        times.append(time.perf_counter() - started)
+    optimiser.zero_grad()
+    return float(np.mean(times[1:]))

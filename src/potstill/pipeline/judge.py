@@ -1,0 +1,221 @@
+"""The stages that measure: scores of every model, baselines that need no training loop, exports, latency."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from safetensors.numpy import save_file as save_arrays
+
+from potstill import __version__
+from potstill.data.encoding import Encodings
+from potstill.data.examples import Examples
+from potstill.engines import Engine
+from potstill.engines import load as load_engine
+from potstill.evaluation.baselines import majority, tfidf_logistic
+from potstill.evaluation.evaluate import predict_logits
+from potstill.evaluation.latency import measure_latency, measure_tokenisation
+from potstill.evaluation.latency_inputs import latency_inputs, length_facts
+from potstill.export import export_student, judge, parity
+from potstill.metrics import bootstrap_metrics
+from potstill.pipeline.distil_stages import classification
+from potstill.pipeline.job import Job, model_facts
+from potstill.pipeline.prepare import read_split
+from potstill.pipeline.run import Context
+from potstill.pipeline.teach import task_encoder
+from potstill.storage import digest_folder, read_json, write_json
+
+__all__ = ["dev_check", "export_stage", "latency_stage", "score_stage", "tfidf_stage", "threads"]
+
+SPLITS = ("dev", "test")
+
+
+def threads(job: Job) -> int:
+    """Threads of trainings and engines: as set, or every core that this process may use."""
+    return job.settings.run.threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def _splits(context: Context) -> dict[str, Examples]:
+    found = {name: read_split(context.done["data"], name) for name in SPLITS}
+    return {name: examples for name, examples in found.items() if examples is not None}
+
+
+def _encodings(context: Context, job: Job, folder: Path, examples: Examples) -> Encodings:
+    length = int(read_json(context.done["teacher"] / "task.json")["max_length"])
+    return task_encoder(job, folder, length).encode(examples.texts, examples.pairs)
+
+
+def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
+    """Logits of each model on dev and test, in torch float32; the one time that test is looked at.
+
+    Args:
+        models: Role (teacher, student, hard_labels, small_pretrained) → name of the stage whose model it is.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    counts: dict[str, dict[str, int]] = {"truncated": {}, "windowed": {}}
+    for role, stage in models.items():
+        folder = context.done[stage] / "model"
+        engine = load_engine(folder, "torch", "float32", threads=threads(job))
+        for split, examples in _splits(context).items():
+            encodings = _encodings(context, job, folder, examples)
+            arrays[f"{role}/{split}"] = predict_logits(engine, encodings, report=context.report)
+            if role == "student":
+                counts["truncated"][split], counts["windowed"][split] = encodings.truncated, encodings.windowed
+    train = read_split(context.done["data"], "train")
+    assert train is not None
+    encodings = _encodings(context, job, context.done["student"] / "model", train)
+    counts["truncated"]["train"], counts["windowed"]["train"] = encodings.truncated, encodings.windowed
+    save_arrays(arrays, context.folder / "logits.safetensors")
+    write_json(context.folder / "counts.json", counts)
+
+
+def tfidf_stage(context: Context, job: Job) -> None:
+    """TF-IDF with logistic regression, and the majority class: predictions on dev and test."""
+    train, splits = read_split(context.done["data"], "train"), _splits(context)
+    assert train is not None
+    task = classification(context)
+    arrays = {f"majority/{name}": np.full(len(examples), majority(train.labels)) for name, examples in splits.items()}
+    facts: dict[str, Any] = {}
+    if job.settings.evaluate.tfidf:
+        result = tfidf_logistic(
+            train, splits["dev"], list(splits.values()), n_labels=len(task.labels), report=context.report
+        )
+        for name, predictions in zip(splits, result["predictions"], strict=True):
+            arrays[f"tfidf/{name}"] = predictions
+        facts = {"parameters": result["parameters"], "description": result["description"], "seconds": result["seconds"]}
+    save_arrays(
+        {name: array.astype(np.int64) for name, array in arrays.items()}, context.folder / "predictions.safetensors"
+    )
+    write_json(context.folder / "facts.json", facts)
+
+
+def _formats(job: Job) -> list[tuple[str, str]]:
+    return [(name.split("-")[0], name.split("-")[1]) for name in job.settings.export.formats]
+
+
+def _engine_name(form: str) -> str:
+    return {"onnx": "onnxruntime", "openvino": "openvino", "torch": "torch"}[form]
+
+
+def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
+    """What `transformers` has no place for, beside the model: see contracts in docs/architecture.md."""
+    task = classification(context)
+    settings = job.settings.data
+    write_json(
+        folder / "potstill.json",
+        {
+            "schema_version": 1,
+            "task": task.kind,
+            "labels": list(task.labels),
+            "pair": task.pair,
+            "max_length": int(read_json(context.done["teacher"] / "task.json")["max_length"]),
+            "long_text": settings.long_text,
+            "step": settings.step,
+            "source": {"teacher": model_facts(job.teacher), "potstill": __version__},
+            "digests": {"model": digest_folder(folder)},
+        },
+    )
+
+
+def export_stage(context: Context, job: Job) -> None:
+    """The deployable folder: the student, its exports, each with parity to torch and its dev score; gated.
+
+    An export that loses more than the tolerance is kept out of `deploy`, and the reason written down.
+    """
+    folder = context.folder / "student"
+    shutil.copytree(context.done["student"] / "model", folder)
+    write_potstill_json(context, job, folder)
+    splits, task = _splits(context), classification(context)
+    train = read_split(context.done["data"], "train")
+    assert train is not None
+    rows = np.random.default_rng(job.settings.run.seed).permutation(len(train))[:300]
+    calibration = _encodings(context, job, folder, train.select(rows))
+    made = export_student(folder, _formats(job), calibration=calibration, report=context.report)
+    reference = load_engine(folder, "torch", "float32", threads=threads(job))
+    encodings = {name: _encodings(context, job, folder, examples) for name, examples in splits.items()}
+    base = _accuracy(predict_logits(reference, encodings["dev"]), splits["dev"].labels)
+    arrays: dict[str, np.ndarray] = {}
+    rows_out: list[dict[str, Any]] = []
+    for export in made:
+        context.report.stage("export", f"scoring {export.format} {export.precision}")
+        engine = load_engine(folder, _engine_name(export.format), export.precision, threads=threads(job))
+        name = f"{export.format}-{export.precision}"
+        for split in splits:
+            arrays[f"{name}/{split}"] = predict_logits(engine, encodings[split], report=context.report)
+        score = _accuracy(arrays[f"{name}/dev"], splits["dev"].labels)
+        accepted, reason = judge(score, base, tolerance=job.settings.export.tolerance)
+        rows_out.append(
+            {
+                "format": export.format,
+                "precision": export.precision,
+                "path": str(export.path.relative_to(folder)),
+                "bytes": export.bytes,
+                "accepted": accepted,
+                "reason": reason,
+                "max_abs_diff": parity(reference, engine, encodings["dev"]),
+            }
+        )
+    save_arrays(arrays, context.folder / "logits.safetensors")
+    write_json(context.folder / "exports.json", {"exports": rows_out, "labels": list(task.labels)})
+
+
+def _accuracy(logits: np.ndarray, labels: np.ndarray) -> float:
+    return float((logits.argmax(axis=1) == labels).mean())
+
+
+def latency_stage(context: Context, job: Job) -> None:
+    """Latency of student and teacher in every engine, by turns in one run, on the dev texts and on made lengths.
+
+    The teacher is exported the same way, into scratch: what a speed-up owes to the engine can then be told from what it
+    owes to the student.
+    """
+    student, dev = context.done["export"] / "student", _splits(context)["dev"]
+    teacher = context.scratch / "teacher"
+    if not teacher.is_dir():
+        shutil.copytree(context.done["teacher"] / "model", teacher)
+    train = read_split(context.done["data"], "train")
+    assert train is not None
+    rows = np.random.default_rng(job.settings.run.seed).permutation(len(train))[:300]
+    present = [
+        (row["format"], row["precision"]) for row in read_json(context.done["export"] / "exports.json")["exports"]
+    ]
+    export_student(
+        teacher, present, calibration=_encodings(context, job, teacher, train.select(rows)), report=context.report
+    )
+    engines: dict[str, Engine] = {}
+    inputs: dict[str, Any] = {}
+    for role, folder in (("teacher", teacher), ("student", student)):
+        prepared = latency_inputs(_encodings(context, job, folder, dev), seed=job.settings.run.seed)
+        for form, precision in [("torch", "float32"), *present]:
+            name = f"{role}/{form}-{precision}"
+            engines[name] = load_engine(folder, _engine_name(form), precision, threads=threads(job))
+            inputs[name] = prepared
+    context.report.stage("latency", f"{len(engines)} engines by turns")
+    measured = measure_latency(engines, inputs, report=context.report)
+    length = int(read_json(context.done["teacher"] / "task.json")["max_length"])
+    encoder = task_encoder(job, student, length)
+    write_json(
+        context.folder / "latency.json",
+        {
+            "ms": measured.ms,
+            "repeats": measured.repeats,
+            "tokenisation_ms": measure_tokenisation(encoder.encode, dev.texts, dev.pairs),
+            "lengths": {"dev": length_facts(_encodings(context, job, student, dev))},
+            "threads": threads(job),
+        },
+    )
+
+
+def dev_check(context: Context, job: Job) -> dict[str, Any]:
+    """The teacher's dev score, with its interval."""
+    folder = context.done["teacher"] / "model"
+    dev = _splits(context)["dev"]
+    engine = load_engine(folder, "torch", "float32", threads=threads(job))
+    logits = predict_logits(engine, _encodings(context, job, folder, dev), report=context.report)
+    task = classification(context)
+    metrics = bootstrap_metrics(
+        dev.labels, logits.argmax(axis=1), len(task.labels), resamples=job.settings.evaluate.resamples
+    )
+    return {name: metric.as_dict() for name, metric in metrics.items()}

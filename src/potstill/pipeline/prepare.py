@@ -1,0 +1,120 @@
+"""The data stages: splits, augmentation."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from potstill.data.augment import ByPieces, Proposer, augment
+from potstill.data.examples import Examples
+from potstill.data.neighbours import StaticNeighbours
+from potstill.data.schema import LabelRule, SplitRule, load_splits
+from potstill.data.sources import Source
+from potstill.data.stopwords import STOP_WORDS, read_stop_words
+from potstill.data.tables import Table, read_table
+from potstill.models.vocabulary import whole_words, word_rows
+from potstill.pipeline.job import Job
+from potstill.pipeline.run import Context
+from potstill.storage import read_json, write_json
+
+__all__ = ["augmented", "read_split", "split_data", "task_facts"]
+
+
+def split_data(context: Context, job: Job) -> None:
+    """Read the sources, check rows and labels, cut missing splits, take out overlaps; write each split."""
+    settings = job.settings.data
+    columns = [name for name in (job.columns.text, job.columns.pair) if name is not None]
+
+    def table(sources: Sequence[Source], *, labelled: bool) -> Table:
+        paths = [path for source in sources for path in source.paths]
+        wanted = [*columns, job.columns.label] if labelled else columns
+        form = settings.format or sources[0].format
+        return read_table(paths, format=form, columns=wanted, header=settings.header, report=context.report)
+
+    tables = {role: table([source], labelled=True) for role, source in job.data.items()}
+    rule = LabelRule(settings.label_threshold, settings.label_margin or 0.0)
+    splits = load_splits(
+        tables["train"],
+        columns=job.columns,
+        dev=tables.get("dev"),
+        test=tables.get("test"),
+        unlabelled=table(job.unlabelled, labelled=False) if job.unlabelled else None,
+        labels=rule,
+        rule=SplitRule(settings.dev_share, settings.test_share, settings.bad_rows),
+        report=context.report,
+    )
+    for name in ("train", "dev", "test", "unlabelled"):
+        examples = getattr(splits, name)
+        if examples is not None:
+            examples.write(context.folder / f"{name}.arrow")
+    roles = [*job.data.items(), *(("unlabelled", s) for s in job.unlabelled), *(("text", s) for s in job.texts)]
+    sources = [
+        {"role": role, "source": s.name, "sha256": s.sha256, "licence": s.licence, "origin": s.origin}
+        for role, s in roles
+    ]
+    facts = {**splits.facts, "sources": sources}
+    write_json(context.folder / "facts.json", {"labels": list(splits.labels), "facts": facts, "notes": splits.notes})
+
+
+def task_facts(folder: Path) -> dict[str, Any]:
+    """What `split_data` wrote down: `labels`, `facts`, `notes`."""
+    facts: dict[str, Any] = read_json(folder / "facts.json")
+    return facts
+
+
+def read_split(folder: Path, name: str) -> Examples | None:
+    """A split by name; None where the run has none."""
+    path = folder / f"{name}.arrow"
+    return Examples.read(path) if path.is_file() else None
+
+
+def augmented(context: Context, job: Job, model: Path) -> None:
+    """Write the training texts with their copies; where nothing can propose words, the texts alone."""
+    settings = job.settings.augment
+    train = read_split(context.done["data"], "train")
+    assert train is not None
+    copies = job.recipe.copies if settings.copies is None else settings.copies
+    method, proposer = _proposer(job, model)
+    if proposer is not None and copies:
+        stop = read_stop_words(Path(settings.stop_words)) if settings.stop_words else STOP_WORDS
+        made = augment(
+            train,
+            proposer,
+            seed=job.settings.run.seed,
+            copies=copies,
+            probability=settings.probability,
+            stop_words=stop,
+            max_candidates=settings.candidates,
+            report=context.report,
+        )
+    else:
+        made = train
+    made.write(context.folder / "train.arrow")
+    facts = {"method": method, "copies": copies if proposer is not None else 0, "made": len(made) - len(train)}
+    write_json(context.folder / "facts.json", facts)
+    context.report.note(f"{facts['made']:,} texts made by {method} from {len(train):,}")
+
+
+def _proposer(job: Job, model: Path) -> tuple[str, Proposer | None]:
+    from potstill.models.masked_lm import MaskedLMProposer, has_masked_lm_head
+
+    settings = job.settings.augment
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    has_head = settings.method in ("auto", "masked-lm") and has_masked_lm_head(model)
+    method = settings.method
+    if method == "auto":
+        method = "masked-lm" if has_head else "glove" if settings.vectors else "embeddings"
+    if method == "none":
+        return method, None
+    if method == "glove":
+        return method, StaticNeighbours.from_glove(Path(str(settings.vectors)), k=settings.candidates)
+    words, rows = word_rows(model, tokenizer)
+    static = StaticNeighbours.from_vectors(words, np.asarray(rows, dtype=np.float32), k=settings.candidates)
+    if method == "embeddings":
+        return method, static
+    if settings.vectors is not None:
+        static = StaticNeighbours.from_glove(Path(settings.vectors), k=settings.candidates)
+    contextual = MaskedLMProposer.load(model, candidates=settings.candidates)
+    return method, ByPieces(contextual, static, whole_words(tokenizer))

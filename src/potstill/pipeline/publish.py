@@ -1,0 +1,47 @@
+"""The end of a run: the deployable folder and the report, where the user looks for them."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from potstill.report import write_card, write_report
+from potstill.storage import MANIFEST, atomic_folder, read_json, write_json
+
+__all__ = ["publish"]
+
+
+def publish(report: Mapping[str, Any], student: Path | None, out: Path) -> dict[str, Any]:
+    """Write report.json and report.html, and student/ with its card; returns what report.json holds.
+
+    Files of the student are hard links where the file system allows, so that nothing large is held twice.
+
+    Args:
+        report: By `potstill.pipeline.assemble`.
+        student: The exported folder; None where the run was refused.
+        out: The run folder.
+    """
+    write_report(report, out)
+    finished: dict[str, Any] = read_json(out / "report.json")
+    if student is not None:
+        with atomic_folder(out / "student", {"made_by": "potstill"}) as work:
+            shutil.copytree(student, work, copy_function=_link, dirs_exist_ok=True)
+            (work / MANIFEST).unlink(missing_ok=True)
+            facts = read_json(student / "potstill.json")
+            best = finished.get("best_export")
+            if best is not None:
+                engine = {"onnx": "onnxruntime", "openvino": "openvino"}[best["format"]]
+                facts["deploy"] = {"engine": engine, "precision": best["precision"]}
+            (work / "potstill.json").unlink()
+            write_json(work / "potstill.json", facts)
+            write_card(finished, work)
+    return finished
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+    return target

@@ -1,0 +1,122 @@
+"""The run folder: stages with keys, results that are whole or absent, scratch space that survives a kill.
+
+A stage's key is the SHA-256 of what it depends on: its settings, the digests of its inputs, the keys of the stages
+before it. A stage whose result has that key is not run again. Knows nothing of models or data.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from potstill.errors import StorageError
+from potstill.progress import Reporter
+from potstill.storage import atomic_folder, digest, read_json, read_manifest, verify_folder, write_json
+
+__all__ = ["SCHEMA_VERSION", "Context", "Run", "Stage"]
+
+SCHEMA_VERSION = 1
+"""Part of every key: raised when a stage's result changes its meaning."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a stage is given.
+
+    Attributes:
+        folder: Empty; the stage's result goes here.
+        scratch: Kept until the stage has ended well: checkpoints, and decisions that a resumed run must not make again.
+        done: Name → result folder of each stage that ended before.
+        report: Receives progress.
+    """
+
+    folder: Path
+    scratch: Path
+    done: Mapping[str, Path]
+    report: Reporter
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a run.
+
+    Attributes:
+        name: Unique in the run; its folder's name.
+        depends: JSON-able settings and digests of inputs: part of the key.
+        needs: Names of the stages whose results it reads: their keys are part of the key.
+        work: Does it.
+        detail: A few words for the plan.
+        share: Its part of the time that a budget leaves to trainings; 0 for everything else.
+    """
+
+    name: str
+    depends: Mapping[str, Any]
+    needs: tuple[str, ...]
+    work: Callable[[Context], None]
+    detail: str = ""
+    share: float = 0.0
+
+
+@dataclass
+class Run:
+    """A run folder and the stages done in it so far.
+
+    Attributes:
+        out: The folder.
+        report: Receives what happens.
+        keys, done, seconds: By stage name, as stages end.
+    """
+
+    out: Path
+    report: Reporter
+    keys: dict[str, str] = field(default_factory=dict)
+    done: dict[str, Path] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def key(self, stage: Stage) -> str:
+        """The stage's key; the stages it needs must have theirs."""
+        return digest([SCHEMA_VERSION, stage.name, dict(stage.depends), [self.keys[name] for name in stage.needs]])
+
+    def folder(self, stage: Stage) -> Path:
+        """Where its result goes."""
+        return self.out / "stages" / stage.name
+
+    def is_done(self, stage: Stage) -> bool:
+        """Whether its result is there under its present key."""
+        try:
+            manifest = read_manifest(self.folder(stage))
+        except StorageError:
+            return False
+        return manifest is not None and manifest.get("key") == self.key(stage)
+
+    def execute(self, stage: Stage) -> Path:
+        """Run a stage, or take its result from before; a damaged result is made again."""
+        key, folder = self.key(stage), self.folder(stage)
+        self.keys[stage.name] = key
+        if self.is_done(stage):
+            try:
+                manifest = verify_folder(folder)
+            except StorageError as error:
+                self.report.warn(f"{error.got}; the stage {stage.name} is run again")
+            else:
+                self.done[stage.name], self.seconds[stage.name] = folder, manifest["seconds"]
+                return folder
+        scratch = self.out / "scratch" / f"{stage.name}-{key[:12]}"
+        scratch.mkdir(parents=True, exist_ok=True)
+        spent = read_json(scratch / "seconds.json")["seconds"] if (scratch / "seconds.json").is_file() else 0.0
+        self.report.stage(stage.name, stage.detail)
+        started = time.monotonic()
+        facts: dict[str, Any] = {"stage": stage.name, "key": key}
+        try:
+            with atomic_folder(folder, facts) as work:
+                stage.work(Context(work, scratch, dict(self.done), self.report))
+                facts["seconds"] = round(spent + time.monotonic() - started, 3)
+        except BaseException:
+            if scratch.is_dir():
+                write_json(scratch / "seconds.json", {"seconds": spent + time.monotonic() - started})
+            raise
+        shutil.rmtree(scratch, ignore_errors=True)
+        self.done[stage.name], self.seconds[stage.name] = folder, facts["seconds"]
+        return folder

@@ -1,0 +1,201 @@
+"""The training stages: teacher, assistants, general distillation, the student's phases, the baselines that train."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from potstill.data.encoding import Encodings, TextEncoder
+from potstill.data.examples import Examples
+from potstill.models.precision import training_dtype
+from potstill.models.teacher import longest_input, read_config
+from potstill.pipeline.budget import Budget, seconds_per_step
+from potstill.pipeline.job import Job
+from potstill.pipeline.run import Context
+from potstill.recipes.programs import Batches, FineTuning, run_logits
+from potstill.storage import read_json
+from potstill.tasks import Classification
+from potstill.training import AdamW, Program, Schedule, TrainingResult, train
+
+__all__ = [
+    "Taught",
+    "choose_length",
+    "copy_tokenizer",
+    "dev_accuracy",
+    "encode_examples",
+    "fine_tune",
+    "phase_facts",
+    "run_training",
+    "save_model",
+    "task_encoder",
+]
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "merges.txt")
+
+
+def copy_tokenizer(source: Path, folder: Path) -> None:
+    """Copy the tokenizer's files from one model folder to another."""
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
+
+
+def save_model(model: PreTrainedModel, folder: Path, tokenizer_from: Path) -> None:
+    """A plain `transformers` folder, float32 safetensors, with the tokenizer beside it."""
+    model.float().save_pretrained(folder, safe_serialization=True)
+    copy_tokenizer(tokenizer_from, folder)
+
+
+def choose_length(job: Job, encoder: TextEncoder, examples: Examples, longest: int) -> int:
+    """`data.max_length`, or the shortest of 64, 128, 256, 512 … that holds 95 % of the training texts."""
+    if job.settings.data.max_length is not None:
+        return min(job.settings.data.max_length, longest)
+    rows = np.arange(len(examples))[:: max(1, len(examples) // 5000)]
+    sample = examples.select(rows)
+    lengths = encoder.encode(sample.texts, sample.pairs).lengths
+    wanted = float(np.quantile(lengths, 0.95))
+    return min(longest, next((size for size in (64, 128, 256, 512, 1024, 2048, 4096) if size >= wanted), longest))
+
+
+def task_encoder(job: Job, folder: Path, length: int) -> TextEncoder:
+    """The encoder of a model's folder under the task's settings for long texts."""
+    settings = job.settings.data
+    return TextEncoder.from_folder(
+        folder,
+        max_length=min(length, longest_input(read_config(folder))),
+        long_text=settings.long_text,
+        step=settings.step,
+    )
+
+
+def encode_examples(encoder: TextEncoder, examples: Examples) -> tuple[Encodings, np.ndarray, np.ndarray]:
+    """Windows, with the label and the example id of each window's text."""
+    encodings = encoder.encode(examples.texts, examples.pairs)
+    return encodings, examples.labels[encodings.example], examples.example_id[encodings.example]
+
+
+class Taught:
+    """What a training stage leaves: `model/`, `curve.json`, `projections.safetensors` where there are any."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def model(self) -> Path:
+        """The model's folder."""
+        return self.folder / "model"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """`curve`, `steps`, `epochs`, `batch_size`, `learning_rate`, `terms` of each phase, by phase name."""
+        facts: dict[str, Any] = read_json(self.folder / "training.json")
+        return facts
+
+
+def run_training(
+    context: Context,
+    job: Job,
+    program: Program,
+    *,
+    stage: str,
+    phase: str,
+    planned: int,
+    schedule: Callable[[int], Schedule],
+    budget: Budget,
+    evaluate: Callable[[], float] | None = None,
+    weight_decay: float = 0.01,
+    clip: float = 1.0,
+) -> tuple[TrainingResult, Schedule]:
+    """Run a program with checkpoints in the stage's scratch, for as many steps as the budget says.
+
+    Args:
+        stage: Whose share of the budget it has.
+        phase: Names its part of the scratch folder and of the counted randomness.
+        planned: Steps of the recipe.
+        schedule: Makes the schedule for a number of steps.
+        evaluate: Dev score for the curve.
+    """
+
+    def optimiser() -> AdamW:
+        return AdamW(program.modules, weight_decay=weight_decay, clip=clip)
+
+    steps = budget.steps(context, f"{stage}", planned, lambda: seconds_per_step(program, optimiser()))
+    made = schedule(steps)
+    result = train(
+        program,
+        optimiser(),
+        made,
+        seed=(job.settings.run.seed, stage, phase),
+        checkpoints=context.scratch / phase,
+        save_every=job.settings.run.checkpoint_minutes * 60,
+        evaluate=evaluate,
+        report=context.report,
+    )
+    return result, made
+
+
+def dev_accuracy(model: PreTrainedModel, encodings: Encodings, labels: np.ndarray) -> Callable[[], float]:
+    """Accuracy of the model in training on the dev texts, for curves."""
+
+    def score() -> float:
+        logits = Classification.merge(run_logits(model, encodings), encodings.example)
+        return float((logits.argmax(axis=1) == labels).mean())
+
+    return score
+
+
+def fine_tune(
+    context: Context,
+    job: Job,
+    model: PreTrainedModel,
+    encoder: TextEncoder,
+    examples: Examples,
+    dev: Examples,
+    *,
+    stage: str,
+    epochs: float,
+    budget: Budget,
+    hyper: Mapping[str, float],
+) -> dict[str, Any]:
+    """Train a classifier on labels (BERT §4, A.3); the model is changed in place. Returns facts for training.json."""
+    settings = job.settings
+    encodings, labels, ids = encode_examples(encoder, examples)
+    batches = Batches(encodings, labels, ids, int(hyper["batch_size"]), settings.run.seed)
+    model.to(training_dtype(settings.distill.precision))
+    dev_encodings = encoder.encode(dev.texts, dev.pairs)
+    steps = max(1, round(epochs * -(-len(encodings) // int(hyper["batch_size"]))))
+    result, schedule = run_training(
+        context,
+        job,
+        FineTuning(model, batches),
+        stage=stage,
+        phase="fine-tuning",
+        planned=steps,
+        schedule=lambda n: Schedule(
+            n, hyper["learning_rate"], warmup=hyper["warmup"], average=hyper.get("average", 0.0)
+        ),
+        budget=budget,
+        evaluate=dev_accuracy(model, dev_encodings, dev.labels),
+        weight_decay=hyper["weight_decay"],
+    )
+    model.float()
+    return phase_facts(result, schedule, len(encodings), int(hyper["batch_size"]), [("hard", 1.0, 1.0)])
+
+
+def phase_facts(
+    result: TrainingResult, schedule: Schedule, windows: int, batch_size: int, terms: list[tuple[str, float, float]]
+) -> dict[str, Any]:
+    """A phase for the report: what was run and how it went."""
+    return {
+        "curve": result.curve,
+        "seconds": result.seconds,
+        "examples": result.examples,
+        "steps": schedule.steps,
+        "epochs": round(result.examples / max(1, windows), 3),
+        "batch_size": batch_size,
+        "learning_rate": schedule.learning_rate,
+        "terms": [{"name": name, "weight": weight, "temperature": t} for name, weight, t in terms],
+    }

@@ -1,0 +1,279 @@
+"""Programs for the training loop: fine-tuning on labels, and distilling.
+
+They hold encoded texts and models; the loop holds the optimiser, the pipeline holds files.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from potstill.data.batching import length_batches
+from potstill.data.encoding import Encodings
+from potstill.losses import hard_cross_entropy
+from potstill.models.precision import choose_attention
+from potstill.models.tap import LayerStates, tap
+from potstill.progress import SILENT, Reporter
+from potstill.storage import digest
+from potstill.training.program import LossTerm, TermValue
+
+__all__ = ["Batches", "Distilling", "FineTuning", "forward_inputs", "projections_for", "run_logits"]
+
+
+def forward_inputs(model: PreTrainedModel, batch: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """A batch as a model's keyword arguments: no mask where nothing is padded, no token types where it has none."""
+    inputs = {"input_ids": torch.from_numpy(batch["input_ids"])}
+    if not batch["attention_mask"].all():
+        inputs["attention_mask"] = torch.from_numpy(batch["attention_mask"])
+    if getattr(model.config, "type_vocab_size", 0) > 1:
+        inputs["token_type_ids"] = torch.from_numpy(batch["token_type_ids"])
+    return {name: tensor.to(model.device) for name, tensor in inputs.items()}
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Encoded, labelled texts, and how they are cut into batches.
+
+    Attributes:
+        encodings: m windows.
+        labels: int64 (m,), a window's label is its text's; −1 where there is none.
+        ids: int64 (m,), example ids: what the order is keyed by and what errors name.
+        batch_size: Windows a batch.
+        seed: Of the order.
+        max_tokens: Tokens a batch, padding included; None means no bound.
+    """
+
+    encodings: Encodings
+    labels: np.ndarray
+    ids: np.ndarray
+    batch_size: int
+    seed: int
+    max_tokens: int | None = None
+
+    def of_epoch(self, epoch: int) -> Sequence[np.ndarray]:
+        """The batches of an epoch: every window once."""
+        return length_batches(
+            self.encodings.lengths,
+            self.ids,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            epoch=epoch,
+            max_tokens=self.max_tokens,
+        )
+
+    def digest(self) -> str:
+        """SHA-256 of everything that the order and content of batches depend on."""
+        parts = [self.encodings.input_ids, self.encodings.starts, self.labels, self.ids]
+        return digest([*(str(hash_bytes(part)) for part in parts), self.batch_size, self.seed, self.max_tokens])
+
+
+def hash_bytes(array: np.ndarray) -> str:
+    """SHA-256 of an array's bytes."""
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+class FineTuning:
+    """Cross-entropy on labels: BERT's fine-tuning (Devlin et al., arXiv 1810.04805, section 4)."""
+
+    def __init__(self, model: PreTrainedModel, batches: Batches) -> None:
+        self.modules: dict[str, nn.Module] = {"model": model}
+        self.weights = {"hard": 1.0}
+        self.model, self.data = model, batches
+
+    def batches(self, epoch: int) -> Sequence[np.ndarray]:
+        return self.data.of_epoch(epoch)
+
+    def counts(self, rows: np.ndarray) -> dict[str, float]:
+        return {"hard": float(np.count_nonzero(self.data.labels[rows] >= 0))}
+
+    def step(self, rows: np.ndarray) -> dict[str, TermValue]:
+        inputs = forward_inputs(self.model, self.data.encodings.batch(rows))
+        choose_attention(self.model, inputs["input_ids"].shape[1], backward=True)
+        logits = self.model(**inputs).logits
+        return {
+            "hard": TermValue(*hard_cross_entropy(logits, torch.from_numpy(self.data.labels[rows]).to(logits.device)))
+        }
+
+    def describe(self, rows: np.ndarray) -> str:
+        return _named(self.data.ids[rows])
+
+    def state(self) -> dict[str, Any]:
+        return {"program": "fine-tuning", "data": self.data.digest()}
+
+
+@torch.inference_mode()
+def run_logits(
+    model: PreTrainedModel, encodings: Encodings, *, batch_tokens: int = 8192, report: Reporter = SILENT
+) -> np.ndarray:
+    """The model's logits for every window, as it is held, in eval mode: float32 (m, C).
+
+    Args:
+        model: A classifier; its mode is restored.
+        encodings: m windows.
+        batch_tokens: Tokens in a forward pass, padding included.
+        report: Receives progress in windows.
+    """
+    was_training = model.training
+    model.eval()
+    result = np.zeros((len(encodings), model.config.num_labels), dtype=np.float32)
+    rows = np.arange(len(encodings), dtype=np.int64)
+    done = 0
+    batches = length_batches(encodings.lengths, rows, batch_size=256, seed=0, epoch=0, max_tokens=batch_tokens)
+    for windows in batches:
+        inputs = forward_inputs(model, encodings.batch(windows))
+        choose_attention(model, inputs["input_ids"].shape[1], backward=False)
+        result[windows] = model(**inputs).logits.float().cpu().numpy()
+        done += len(windows)
+        report.progress(done, len(encodings))
+    model.train(was_training)
+    return result
+
+
+def _named(ids: np.ndarray) -> str:
+    shown = ", ".join(str(number) for number in ids[:8])
+    return f"examples {shown}{' …' if len(ids) > 8 else ''}"
+
+
+def projections_for(
+    terms: Sequence[LossTerm], student_width: int, teacher_width: int, *, shared: bool
+) -> nn.ModuleDict:
+    """Training-only maps D_s → D_t, at random: one for the embedding term and one for hidden terms, or one shared.
+
+    The paper has two without bias; the released code one shared, with bias.
+    """
+    names = {"all" if shared else term.name for term in terms if term.name in ("embedding", "hidden")}
+    return nn.ModuleDict({name: nn.Linear(student_width, teacher_width, bias=shared) for name in sorted(names)})
+
+
+class Distilling:
+    """A student learns from a teacher's inner states and logits: terms are declared, not coded.
+
+    Args:
+        student: Trained.
+        teacher: Eval mode, no gradients. Run on every batch that needs its states; None where `logits` says everything.
+        terms: Which losses; `hidden`-like terms are applied to projected states, `attention` to queries and keys.
+        projections: By `projections_for`; empty where no term needs one.
+        batches: The student's encodings; the teacher has the same tokenizer.
+        logits: float32 (m, C), the teacher's, one row a window; None where the teacher is run.
+    """
+
+    def __init__(
+        self,
+        student: PreTrainedModel,
+        teacher: PreTrainedModel | None,
+        terms: Sequence[LossTerm],
+        projections: nn.ModuleDict,
+        batches: Batches,
+        logits: np.ndarray | None = None,
+    ) -> None:
+        self.modules: dict[str, nn.Module] = {"student": student, "projections": projections}
+        self.student, self.teacher, self.terms, self.projections = student, teacher, tuple(terms), projections
+        self.weights = {term.name: term.weight for term in terms}
+        self.data, self.logits = batches, logits
+        self.needs_states = any(term.layers for term in terms)
+        self.taps: tuple[LayerStates, LayerStates] | None = None
+        if self.needs_states:
+            assert teacher is not None
+            self.taps = _taps(student, teacher, self.terms)
+
+    def batches(self, epoch: int) -> Sequence[np.ndarray]:
+        return self.data.of_epoch(epoch)
+
+    def counts(self, rows: np.ndarray) -> dict[str, float]:
+        lengths = self.data.encodings.lengths[rows]
+        longest = float(lengths.max()) if len(lengths) else 0.0
+        labels, classes = self.data.labels[rows], float(self.student.config.num_labels)
+        sizes = {
+            "tokens": float(lengths.sum()),
+            "padded": longest * len(rows),
+            "pairs": float((lengths.astype(float) ** 2).sum()),
+            "padded pairs": longest**2 * len(rows),
+            "texts": float(len(rows)),
+            "labelled": float(np.count_nonzero(labels >= 0)),
+            "scores": len(rows) * classes,
+        }
+        width = float(self.teacher.config.hidden_size) if self.teacher is not None else 0.0
+        heads = float(self.student.config.num_attention_heads)
+        counted = {
+            "hidden_mse": sizes["tokens"] * width,
+            "hidden_mse_reference": sizes["padded"] * width,
+            "attention_mse": sizes["pairs"] * heads,
+            "attention_mse_reference": sizes["padded pairs"] * heads,
+            "logits_mse": sizes["scores"],
+            "soft_cross_entropy_reference": sizes["scores"],
+            "hard_cross_entropy": sizes["labelled"],
+        }
+        return {term.name: counted.get(term.fn.__name__, sizes["texts"]) for term in self.terms}
+
+    def step(self, rows: np.ndarray) -> dict[str, TermValue]:
+        arrays = self.data.encodings.batch(rows)
+        inputs = forward_inputs(self.student, arrays)
+        length = inputs["input_ids"].shape[1]
+        target = None if self.logits is None else torch.from_numpy(self.logits[rows]).to(self.student.device)
+        if self.teacher is not None and (self.needs_states or target is None):
+            choose_attention(self.teacher, length, backward=False)
+            with torch.no_grad():
+                own = self.teacher(**forward_inputs(self.teacher, arrays)).logits
+            target = own if target is None else target
+        choose_attention(self.student, length, backward=True)
+        logits = self.student(**inputs).logits
+        labels = torch.from_numpy(self.data.labels[rows]).to(logits.device)
+        mask = inputs.get("attention_mask")
+        values = {term.name: self._value(term, logits, target, labels, mask) for term in self.terms}
+        if self.taps is not None:
+            for states in self.taps:
+                states.clear()
+        return values
+
+    def _value(
+        self, term: LossTerm, logits: Tensor, target: Tensor | None, labels: Tensor, mask: Tensor | None
+    ) -> TermValue:
+        if term.name == "hard":
+            return TermValue(*term.fn(logits, labels))
+        if not term.layers:
+            options = {} if term.fn.__name__ == "logits_mse" else {"temperature": term.temperature}
+            return TermValue(*term.fn(logits, target, **options))
+        assert self.taps is not None
+        student, teacher = self.taps
+        sums, count = [], 0.0
+        for own, theirs in term.layers:
+            if term.name == "attention":
+                scales = (student.scale, teacher.scale)
+                pair = (student.q[own], student.k[own]), (teacher.q[theirs], teacher.k[theirs])
+                value, count = term.fn(*pair, scales, mask)
+            else:
+                projection = self.projections["all" if "all" in self.projections else term.name]
+                projected = projection(student.hidden[own])
+                value, count = term.fn(projected, teacher.hidden[theirs], mask)
+            sums.append(value)
+        return TermValue(torch.stack(sums).sum(), count)
+
+    def describe(self, rows: np.ndarray) -> str:
+        return _named(self.data.ids[rows])
+
+    def state(self) -> dict[str, Any]:
+        terms = [[term.name, term.fn.__name__, list(term.layers), term.weight, term.temperature] for term in self.terms]
+        return {"program": "distilling", "data": self.data.digest(), "terms": digest(terms)}
+
+    def close(self) -> None:
+        """Take the hooks off the models."""
+        for states in self.taps or ():
+            states.close()
+
+
+def _taps(
+    student: PreTrainedModel, teacher: PreTrainedModel, terms: Sequence[LossTerm]
+) -> tuple[LayerStates, LayerStates]:
+    both = []
+    for side, model in enumerate((student, teacher)):
+        hidden = sorted({pair[side] for term in terms if term.name != "attention" for pair in term.layers})
+        scores = sorted({pair[side] for term in terms if term.name == "attention" for pair in term.layers})
+        states = tap(model, hidden, ["hidden"])
+        states.extend(model, scores, ["q", "k"])
+        both.append(states)
+    return both[0], both[1]

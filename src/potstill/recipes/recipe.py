@@ -1,0 +1,140 @@
+"""What a recipe is: phases, each with its loss terms and hyper-parameters. Declared, so that they can be printed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from torch import Tensor
+
+from potstill.errors import ModelError
+from potstill.training.program import LossTerm
+
+__all__ = ["LayerMapping", "Phase", "Recipe", "Term", "build_terms", "layer_pairs", "with_overrides"]
+
+LayerMapping = Literal["uniform", "top", "bottom"]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A loss term before the models are known.
+
+    Attributes:
+        name: `embedding`, `hidden`, `attention`, `logits` or `hard`; it also says what the function is applied to.
+        fn: A function of `potstill.losses`.
+        weight: What multiplies it; `hidden` and `attention` are sums over the mapped layers.
+    """
+
+    name: Literal["embedding", "hidden", "attention", "logits", "hard"]
+    fn: Callable[..., tuple[Tensor, float]]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One training of the student.
+
+    Attributes:
+        name: `general`, `intermediate`, `prediction` or `distil`.
+        terms: The losses.
+        epochs: Passes over the (augmented) data; None means as many as `examples` asks for.
+        examples: Examples to see where `epochs` is None.
+        batch_size, learning_rate: Of a step; the rate is the peak.
+        warmup, decay, average: As in `potstill.training.Schedule`.
+        dropout: Whether the student's dropout is on.
+        augmented: Whether augmented texts are read beside the originals.
+    """
+
+    name: Literal["general", "intermediate", "prediction", "distil"]
+    terms: tuple[Term, ...]
+    epochs: int | None
+    batch_size: int
+    learning_rate: float
+    examples: int = 0
+    warmup: float = 0.1
+    decay: Literal["linear", "constant"] = "linear"
+    average: float = 0.0
+    dropout: bool = True
+    augmented: bool = True
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method, as published or our own.
+
+    Attributes:
+        name: As in `distill.mode`.
+        phases: Task distillation, in order.
+        general: Distillation on plain text with the un-fine-tuned teacher; run where texts are given.
+        copies: Augmented texts for each text.
+        start: How the student starts where the settings leave it open.
+        shared_projection: One projection with bias for all hidden states (the released code), or one each without.
+        weight_decay, clip: The optimiser's.
+    """
+
+    name: str
+    phases: tuple[Phase, ...]
+    general: Phase
+    copies: int
+    start: Literal["shrunk", "random"]
+    shared_projection: bool
+    weight_decay: float = 0.01
+    clip: float = 1.0
+
+
+def layer_pairs(student: int, teacher: int, mapping: LayerMapping) -> tuple[tuple[int, int], ...]:
+    """(student layer, teacher layer), 1-based, for each student layer m of M and N teacher layers.
+
+    `uniform` ⌊m·N/M⌋, `top` m + N − M, `bottom` m: TinyBERT, section 3.1 and table 4.
+
+    Raises:
+        ModelError: More student layers than teacher layers.
+    """
+    if student > teacher:
+        raise ModelError(f"a student of {student} layers under a teacher of {teacher}", expected="no more layers")
+    count = {
+        "uniform": lambda m: m * teacher // student,
+        "top": lambda m: m + teacher - student,
+        "bottom": lambda m: m,
+    }[mapping]
+    return tuple((m, count(m)) for m in range(1, student + 1))
+
+
+def build_terms(
+    phase: Phase, *, student: int, teacher: int, mapping: LayerMapping, temperature: float
+) -> tuple[LossTerm, ...]:
+    """The phase's terms for models of `student` and `teacher` layers; terms of weight 0 are left out."""
+    pairs = layer_pairs(student, teacher, mapping)
+    layers: Mapping[str, tuple[tuple[int, int], ...]] = {"embedding": ((0, 0),), "hidden": pairs, "attention": pairs}
+    return tuple(
+        LossTerm(term.name, term.fn, layers.get(term.name, ()), term.weight, temperature)
+        for term in phase.terms
+        if term.weight
+    )
+
+
+def with_overrides(
+    recipe: Recipe,
+    *,
+    weights: Mapping[str, float | None],
+    epochs: int | None,
+    batch_size: int | None,
+    learning_rate: float | None,
+) -> Recipe:
+    """The recipe with what the user set: each override holds for every task phase; None leaves the recipe's own."""
+
+    def change(phase: Phase) -> Phase:
+        terms = tuple(
+            replace(term, weight=chosen) if (chosen := weights.get(term.name)) is not None else term
+            for term in phase.terms
+        )
+        return replace(
+            phase,
+            terms=terms,
+            epochs=phase.epochs if epochs is None else epochs,
+            batch_size=phase.batch_size if batch_size is None else batch_size,
+            learning_rate=phase.learning_rate if learning_rate is None else learning_rate,
+        )
+
+    return replace(
+        recipe, phases=tuple(phase for phase in map(change, recipe.phases) if any(t.weight for t in phase.terms))
+    )

@@ -1,0 +1,53 @@
+"""TinyBERT (Jiao et al. 2020, arXiv 1909.10351): by the paper's equations, and as its released code computes.
+
+Two passes over augmented data: embedding, hidden and attention losses first, then the prediction loss alone; all
+weights are 1. The two modes differ in what an average is taken over and in the projection; docs/methods/tinybert.md
+lists it.
+"""
+
+from potstill.losses import (
+    attention_mse,
+    attention_mse_reference,
+    hidden_mse,
+    hidden_mse_reference,
+    soft_cross_entropy,
+    soft_cross_entropy_reference,
+)
+from potstill.recipes.recipe import Phase, Recipe, Term
+
+__all__ = ["PAPER", "REFERENCE"]
+
+_PAPER_STATES = (Term("embedding", hidden_mse), Term("hidden", hidden_mse), Term("attention", attention_mse))
+_CODE_STATES = (
+    Term("embedding", hidden_mse_reference),
+    Term("hidden", hidden_mse_reference),
+    Term("attention", attention_mse_reference),
+)
+
+PAPER = Recipe(
+    name="paper",
+    general=Phase("general", _PAPER_STATES, epochs=3, batch_size=256, learning_rate=5e-5),
+    phases=(
+        Phase(
+            "intermediate", _PAPER_STATES, epochs=20, batch_size=32, learning_rate=5e-5, warmup=0.0, decay="constant"
+        ),
+        Phase("prediction", (Term("logits", soft_cross_entropy),), epochs=3, batch_size=32, learning_rate=3e-5),
+    ),
+    copies=20,
+    start="random",
+    shared_projection=False,
+)
+
+REFERENCE = Recipe(
+    name="reference",
+    general=Phase("general", _CODE_STATES, epochs=3, batch_size=256, learning_rate=5e-5),
+    phases=(
+        Phase("intermediate", _CODE_STATES, epochs=20, batch_size=32, learning_rate=5e-5, warmup=0.0, decay="constant"),
+        Phase(
+            "prediction", (Term("logits", soft_cross_entropy_reference),), epochs=3, batch_size=32, learning_rate=3e-5
+        ),
+    ),
+    copies=20,
+    start="random",
+    shared_projection=True,
+)

@@ -1,0 +1,161 @@
+"""What a report comes to, in plain sentences: score kept, how much smaller and faster, and what speaks against it.
+
+Knows only the report: every sentence follows from figures that stand in it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from potstill.report.checks import validate
+from potstill.report.schema import Baseline, Report, Student
+from potstill.report.wording import (
+    baseline_name,
+    count,
+    export_name,
+    metric_name,
+    score,
+    score_range,
+    share,
+    share_range,
+    times,
+)
+
+__all__ = ["WIDE", "cautions", "conclude", "headline"]
+
+WIDE = 0.05
+"""Retention's interval is called wide from this width on (as a fraction of the teacher's score)."""
+
+_ALIKE = 1.02  # ratios below this are "as large", "as fast"
+_SAME_COST = (
+    1.1  # a pre-trained baseline is simpler than distilling while it has at most this many times the parameters
+)
+
+
+def conclude(report: Mapping[str, Any]) -> str:
+    """The plain sentences for `report["conclusion"]`: the headline, then each caution.
+
+    Args:
+        report: A report.json value; its own `conclusion` is not read.
+
+    Raises:
+        DataError: It is no valid report.
+    """
+    parsed = validate(report)
+    return " ".join([headline(parsed), *cautions(parsed)])
+
+
+def headline(report: Report) -> str:
+    """One sentence: the score kept with its interval, how much smaller, how much faster through which export."""
+    refusal = _refusal(report)
+    if report.student is None or report.retention is None:
+        return refusal
+    metric, kept = report.task.primary_metric, report.retention
+    own, teacher = (score(model.score.value, metric) for model in (report.student, report.teacher))
+    parts = [
+        f"The student keeps {share(kept.value)} of the teacher's {report.judged_on} {metric_name(metric)} "
+        f"(95 % interval {share_range(kept.low, kept.high)}; {own} against {teacher})"
+    ]
+    if report.size_ratio:
+        sizes = f"{count(report.student.parameters)} parameters against {count(report.teacher.parameters)}"
+        parts.append(f"is {_compared(report.size_ratio, 'smaller', 'larger', 'large')} ({sizes})")
+    parts += _speed(report)
+    sentence = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{refusal} {sentence}.".strip()
+
+
+def _refusal(report: Report) -> str:
+    if report.status == "complete":
+        return ""
+    reason = report.refused_because
+    if reason is None and report.student is None:
+        reason = "the teacher's own score is not good enough to distil from"
+    if reason is None:
+        reason = "no export was accepted" if report.exports and not report.best else "a gate was not passed"
+    return f"Refused: {reason}" if reason.endswith(("?", "!", ".")) else f"Refused: {reason}."
+
+
+def _compared(ratio: float, better: str, worse: str, alike: str) -> str:
+    if 1 / _ALIKE < ratio < _ALIKE:
+        return f"as {alike}"
+    return f"{times(ratio)} times {better}" if ratio > 1 else f"{times(1 / ratio)} times {worse}"
+
+
+def _speed(report: Report) -> list[str]:
+    best = report.best
+    if best is None or not best.speedup:
+        return []
+    batches = sorted(best.speedup, key=int)
+    first = f"answers {_compared(best.speedup[batches[0]], 'faster', 'slower', 'fast')} at batch {batches[0]}"
+    rest = [f"{_compared(best.speedup[batch], 'faster', 'slower', 'fast')} at batch {batch}" for batch in batches[1:]]
+    return [f"{' and '.join([first, *rest])} through {export_name(best.format, best.precision)}"]
+
+
+def cautions(report: Report) -> list[str]:
+    """Sentences on what speaks against the student, or against its figures; an empty list where nothing does."""
+    if report.student is None:
+        return []
+    return [*_baselines(report, report.student), *_evidence(report)]
+
+
+def _baselines(report: Report, student: Student) -> Iterator[str]:
+    metric = report.task.primary_metric
+    for name, baseline in report.baselines.items():
+        better = baseline.score.value >= student.score.value
+        if not better and not _as_good(report, name, baseline, student):
+            continue
+        value, own = (score(one.score.value, metric) for one in (baseline, student))
+        ranges = [score_range(one.score.low, one.score.high, metric) for one in (baseline, student)]
+        if better:
+            found = f"reaches {value} against the student's {own}"
+        else:
+            found = f"reaches {value} ({ranges[0]}), its interval overlapping the student's {own} ({ranges[1]})"
+        yield f"{_subject(name, baseline)} {found}: {_advice(name, baseline, student, better)}."
+
+
+def _as_good(report: Report, name: str, baseline: Baseline, student: Student) -> bool:
+    """Whether a baseline that scores less is as good for all the data say, and simpler."""
+    if name == "hard_labels" and report.gap_closed and report.gap_closed.low > 0:
+        return False  # the paired interval, which is sharper than two separate ones, tells them apart
+    return baseline.score.high >= student.score.low and _simpler(name, baseline, student)
+
+
+def _simpler(name: str, baseline: Baseline, student: Student) -> bool:
+    if name == "small_pretrained":
+        return baseline.parameters is not None and baseline.parameters <= _SAME_COST * student.parameters
+    return True
+
+
+def _subject(name: str, baseline: Baseline) -> str:
+    if name == "hard_labels":
+        return "But the same student trained on the labels alone"
+    if name == "small_pretrained":
+        relation = f" ({count(baseline.parameters)} parameters)" if baseline.parameters else ""
+        return f"But the small pre-trained model{relation}, just fine-tuned,"
+    if name == "majority":
+        return "But always giving the commonest label"
+    return f"But {baseline_name(name)}"
+
+
+def _advice(name: str, baseline: Baseline, student: Student, better: bool) -> str:
+    if name == "hard_labels":
+        return "distilling gained nothing" if better else "what distilling gained is within the uncertainty"
+    if name == "majority":
+        return "the student is of no use" if better else "the student may have learnt next to nothing"
+    if name == "small_pretrained" and not _simpler(name, baseline, student):
+        return "where its size is no matter, it is the better choice"
+    return (
+        "simpler and no worse, it is the better choice"
+        if better
+        else "it is simpler, and may well be the better choice"
+    )
+
+
+def _evidence(report: Report) -> Iterator[str]:
+    kept = report.retention
+    if kept and kept.high - kept.low > WIDE and report.student:
+        width = f"{100 * (kept.high - kept.low):.0f} points"
+        yield f"The interval of what is kept is {width} wide: {report.student.score.n:,} examples say no more."
+    if report.judged_on == "dev":
+        yield "There is no test split: all is judged on dev, which also chose settings, so expect a little less."
+    if report.exports and report.best is None and report.status == "complete":
+        yield "No export was accepted: use the student as it is, with transformers."

@@ -1,0 +1,315 @@
+"""The shape of report.json, schema version 1: what must stand in it, of which type and in which range.
+
+A report that does not fit is an error, because a misspelt key would otherwise just be missing from the page.
+`checks.py` reads one, and says what must hold between fields. This module knows no model, no data and no HTML.
+
+Scores are fractions (0.93, never 93), sizes are bytes, times in `latency_ms` are milliseconds, all other times seconds.
+"""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator
+
+__all__ = [
+    "Baseline",
+    "CurvePoint",
+    "Disagreement",
+    "Export",
+    "Interval",
+    "Metrics",
+    "ModelFacts",
+    "Percentiles",
+    "Report",
+    "Score",
+    "Student",
+]
+
+Digits = Annotated[str, StringConstraints(pattern=r"^[1-9]\d*$")]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Format = Literal["torch", "onnx", "openvino"]
+Precision = Literal["float32", "bfloat16", "int8"]
+Split = Literal["test", "dev"]
+Speedup = dict[Digits, Positive]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Interval(_Part):
+    """A value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Score(Interval):
+    """A metric's value, its 95 % interval and the number of examples `n` it was measured on."""
+
+    n: Count
+
+
+class Percentiles(_Part):
+    """The median and the 95th percentile of a time, in milliseconds."""
+
+    p50: Positive
+    p95: Positive
+
+
+Latency = dict[Digits, Percentiles]
+Metrics = dict[str, Score]
+
+
+class TaskFacts(_Part):
+    """What is predicted: the label names, in the order of the logits, and the metric that decides."""
+
+    kind: str
+    labels: Annotated[list[str], Field(min_length=2)]
+    primary_metric: str
+    pair: bool
+
+
+class Source(_Part):
+    """Where something came from; None means unknown. `role` is train, dev, test, unlabelled, teacher and so on."""
+
+    role: str
+    source: str
+    sha256: str | None = None
+    licence: str | None = None
+    origin: str | None = None
+
+
+class Overlap(_Part):
+    """Texts that stood in two places (`between`), and how many were taken out."""
+
+    between: Annotated[list[str], Field(min_length=2, max_length=2)]
+    removed: Count
+    examples: list[str] = []
+
+
+class SetAside(_Part):
+    """A row that could not be used; `row` counts from 1."""
+
+    file: str
+    row: Count
+    reason: str
+
+
+class Data(_Part):
+    """Numbers of examples; None for `test` means that there is no test split."""
+
+    train: Count
+    dev: Count
+    test: Count | None = None
+    unlabelled: Count = 0
+    augmented: Count = 0
+    sources: list[Source] = []
+    overlaps: list[Overlap] = []
+    set_aside: Annotated[list[SetAside], Field(max_length=50)] = []
+    set_aside_total: Count = 0
+    labels: dict[str, dict[str, Count]] = {}
+    truncated: dict[str, Count] = {}
+    windowed: dict[str, Count] = {}
+
+
+class ModelFacts(_Part):
+    """A model, its size and its scores on the split `judged_on`; `dev` holds the same metrics on dev.
+
+    `confusion` has one row a gold label and one column a predicted label.
+    """
+
+    source: str
+    licence: str | None = None
+    origin: str | None = None
+    shape: str
+    model_type: str
+    parameters: Annotated[int, Field(gt=0)]
+    parameters_embedding: Count | None = None
+    bytes: Annotated[int, Field(gt=0)]
+    score: Score
+    metrics: Metrics
+    dev: Metrics | None = None
+    confusion: list[list[Count]] | None = None
+
+
+class Student(ModelFacts):
+    """The student; `start` says what its weights were before training."""
+
+    start: str
+
+
+class Baseline(_Part):
+    """Something to compare the student with; only its score is required."""
+
+    score: Score
+    metrics: Metrics = {}
+    confusion: list[list[Count]] | None = None
+    parameters: Count | None = None
+    bytes: Count | None = None
+    shape: str | None = None
+    description: str | None = None
+    source: str | None = None
+    licence: str | None = None
+    origin: str | None = None
+    dev: Metrics | None = None
+
+
+class Export(_Part):
+    """The student in one format and precision; `score` is measured on dev.
+
+    `speedup` (over the teacher in torch float32) = `engine_share` × `student_share`, for each batch size.
+    """
+
+    format: Format
+    precision: Precision
+    path: str | None = None
+    bytes: Count | None = None
+    score: Score | None = None
+    test_score: Score | None = None
+    accepted: bool
+    reason: str | None = None
+    max_abs_diff: Annotated[float, Field(ge=0)] | None = None
+    latency_ms: Latency | None = None
+    latency_by_length: dict[Digits, Latency] | None = None
+    speedup: Speedup | None = None
+    engine_share: Speedup | None = None
+    student_share: Speedup | None = None
+
+
+class BestExport(_Part):
+    """Which export is the one to use."""
+
+    format: Format
+    precision: Precision
+
+
+class Lengths(_Part):
+    """Lengths of texts in tokens."""
+
+    mean: float
+    p50: float
+    p95: float
+
+
+class LatencyFacts(_Part):
+    """How the times were taken; `repeats` is one number, or numbers by length and batch size."""
+
+    threads: Count | None = None
+    lengths: dict[str, Lengths] = {}
+    repeats: Count | dict[str, dict[Digits, Count]] | None = None
+
+
+class CurvePoint(_Part):
+    """One line of a stage's training record; `dev` is the primary metric, None where it was not measured."""
+
+    step: Count
+    seconds: Seconds | None = None
+    examples: Count | None = None
+    terms: dict[str, float] = {}
+    dev: float | None = None
+    learning_rate: float | None = None
+
+
+class Disagreement(_Part):
+    """A text that teacher and student answer differently; each `_p` is the probability of the model's own answer."""
+
+    text: str
+    pair: str | None = None
+    gold: str
+    teacher: str
+    student: str
+    teacher_p: Probability
+    student_p: Probability
+
+
+class Errors(_Part):
+    """How many examples both, one or none of the two models got right."""
+
+    both_right: Count
+    teacher_only: Count
+    student_only: Count
+    both_wrong: Count
+
+
+class Term(_Part):
+    """One loss term of a stage."""
+
+    name: str
+    weight: float
+    temperature: float | None = None
+
+
+class RecipeStage(_Part):
+    """One stage of training."""
+
+    name: str
+    epochs: Seconds | None = None
+    steps: Count | None = None
+    batch_size: Count | None = None
+    learning_rate: float | None = None
+    terms: list[Term] = []
+
+
+class Recipe(_Part):
+    """How the student was trained."""
+
+    name: str
+    mode: str | None = None
+    mapping: str | None = None
+    stages: list[RecipeStage] = []
+
+
+class Report(_Part):
+    """All of report.json.
+
+    Where `status` is "refused", the student and all that is derived from it may be absent; `refused_because` says why.
+    """
+
+    schema_version: Literal[1]
+    potstill: str
+    name: str
+    created: str
+    status: Literal["complete", "refused"]
+    refused_because: str | None = None
+    conclusion: str = ""
+    task: TaskFacts
+    data: Data
+    judged_on: Split
+    teacher: ModelFacts
+    student: Student | None = None
+    retention: Interval | None = None
+    gap_closed: Interval | None = None
+    size_ratio: Positive | None = None
+    baselines: dict[str, Baseline] = {}
+    exports: list[Export] = []
+    best_export: BestExport | None = None
+    teacher_latency_ms: dict[str, Latency] | None = None
+    tokenisation_ms: Latency | None = None
+    latency_facts: LatencyFacts | None = None
+    curves: dict[str, list[CurvePoint]] = {}
+    disagreements: Annotated[list[Disagreement], Field(max_length=50)] = []
+    student_errors: Errors | None = None
+    recipe: Recipe | None = None
+    seconds: dict[str, Seconds] = {}
+    environment: dict[str, JsonValue] = {}
+    command: str | None = None
+    settings: dict[str, JsonValue] = {}
+
+    @field_validator("created")
+    @classmethod
+    def _is_a_date(cls, created: str) -> str:
+        datetime.fromisoformat(created)
+        return created
+
+    @property
+    def best(self) -> Export | None:
+        """The export that `best_export` names."""
+        wanted = self.best_export
+        return next(
+            (e for e in self.exports if wanted and (e.format, e.precision) == (wanted.format, wanted.precision)), None
+        )

@@ -1,0 +1,271 @@
+"""The one training loop. It knows programs; it holds no teacher, no student and no task.
+
+Randomness is counted, not streamed: before micro-batch m of update u the generator is seeded by (seed, stage, u, m), so
+a run that was killed and goes on draws the same dropout as one that was not.
+"""
+
+import hashlib
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from potstill.errors import NonFiniteError, StorageError
+from potstill.progress import SILENT, Reporter
+from potstill.training.checkpoint import load_checkpoint, save_checkpoint
+from potstill.training.interrupt import Stop, deferred_interrupts
+from potstill.training.optimiser import AdamW
+from potstill.training.program import Program, TermValue
+
+__all__ = ["Schedule", "TrainingResult", "counter_seed", "train"]
+
+
+def counter_seed(*parts: object) -> int:
+    """A 63-bit seed from any parts, the same on every machine: SHA-256 of their text."""
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big") >> 1
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast.
+
+    Attributes:
+        steps: Number of updates.
+        learning_rate: The peak.
+        warmup: Share of the steps over which the rate rises from 0; 0 means none.
+        decay: `linear` falls to 0 at the last step; `constant` stays.
+        accumulate: Micro-batches an update.
+        average: Share of the steps, at the end, whose weights are averaged into the result (Izmailov et al. 2018, arXiv
+            1803.05407); 0 means the last weights.
+    """
+
+    steps: int
+    learning_rate: float
+    warmup: float = 0.1
+    decay: str = "linear"
+    accumulate: int = 1
+    average: float = 0.0
+
+    def rate(self, step: int) -> float:
+        """Learning rate of update `step` (0-based)."""
+        rising = self.warmup * self.steps
+        if step < rising:
+            return self.learning_rate * (step + 1) / (rising + 1)
+        if self.decay == "constant":
+            return self.learning_rate
+        return self.learning_rate * max(0.0, (self.steps - step) / max(1.0, self.steps - rising))
+
+
+@dataclass
+class TrainingResult:
+    """What a training leaves beside the weights in the program's modules.
+
+    Attributes:
+        curve: Points as in report.json's `curves`.
+        seconds: Time spent in training, resumed parts included.
+        examples: Examples seen.
+    """
+
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    examples: int = 0
+
+
+def _updates(program: Program, accumulate: int, skip: int) -> Iterator[list[np.ndarray]]:
+    """Lists of micro-batches, one list an update, epoch after epoch, from update `skip` on."""
+    for epoch in itertools.count():
+        batches = program.batches(epoch)
+        updates = -(-len(batches) // accumulate)
+        if skip >= updates:
+            skip -= updates
+            continue
+        for update in range(skip, updates):
+            yield list(batches[update * accumulate : (update + 1) * accumulate])
+        skip = 0
+
+
+class _Training:
+    """The state of one call of `train`: everything that a checkpoint holds."""
+
+    def __init__(self, program: Program, optimiser: AdamW, schedule: Schedule, identity: dict[str, Any]) -> None:
+        self.program, self.optimiser, self.schedule = program, optimiser, schedule
+        self.identity = {**identity, **program.state(), "schedule": asdict(schedule)}
+        self.step = 0
+        self.result = TrainingResult()
+        self.average: dict[str, Tensor] = {}
+        self.averaged = 0
+        self.sums: dict[str, float] = {}
+        self.counts: dict[str, float] = {}
+
+    def save(self, folder: Path) -> None:
+        tensors = self.optimiser.state_tensors()
+        tensors |= {f"average/{name}": tensor for name, tensor in self.average.items()}
+        progress = {"schema_version": 1, "step": self.step, "averaged": self.averaged, "identity": self.identity}
+        progress |= {"result": asdict(self.result), "sums": self.sums, "counts": self.counts}
+        save_checkpoint(folder, self.step, tensors, progress)
+
+    def load(self, folder: Path) -> bool:
+        found = load_checkpoint(folder)
+        if found is None:
+            return False
+        tensors, progress = found
+        if progress["identity"] != self.identity:
+            raise StorageError(
+                f"the checkpoint in {folder} is of another training", fix="remove that folder, or choose another --out"
+            )
+        self.optimiser.load_state_tensors(tensors)
+        prefix = "average/"
+        self.average = {n.removeprefix(prefix): t.clone() for n, t in tensors.items() if n.startswith(prefix)}
+        self.step, self.averaged = progress["step"], progress["averaged"]
+        self.result = TrainingResult(**progress["result"])
+        self.sums, self.counts = progress["sums"], progress["counts"]
+        return True
+
+    def update(self, micro_batches: list[np.ndarray], seed: tuple[object, ...]) -> None:
+        """One optimiser step: the loss is Σ weight · Σ sum / Σ count over all its micro-batches."""
+        self.optimiser.zero_grad()
+        described = self.program.describe(np.concatenate(micro_batches))
+        totals: dict[str, float] = {}
+        for rows in micro_batches if len(micro_batches) > 1 else ():
+            for name, count in self.program.counts(rows).items():
+                totals[name] = totals.get(name, 0.0) + count
+        for number, rows in enumerate(micro_batches):
+            torch.manual_seed(counter_seed(*seed, self.step, number))
+            terms = self.program.step(rows)
+            losses = [
+                self.program.weights[name] * term.sum / max(totals.get(name, term.count), 1.0)
+                for name, term in terms.items()
+            ]
+            torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
+            self._record(terms, described)
+            self.result.examples += len(rows)
+        self.optimiser.step(self.schedule.rate(self.step), described)
+        self.step += 1
+        if self.schedule.average and self.step > self.schedule.steps * (1.0 - self.schedule.average):
+            self._add_to_average()
+
+    def _record(self, terms: Mapping[str, TermValue], described: str) -> None:
+        for name, term in terms.items():
+            value = float(term.sum.detach())
+            if not math.isfinite(value):
+                raise NonFiniteError(
+                    f"the {name} loss is {value} on the batch of {described}",
+                    fix="lower the learning rate, or set distill.precision to float32",
+                )
+            self.sums[name] = self.sums.get(name, 0.0) + value
+            self.counts[name] = self.counts.get(name, 0.0) + term.count
+
+    def point(self, dev: float | None) -> dict[str, float]:
+        """Add a point to the curve from the terms since the last one, and begin anew."""
+        terms = {name: self.sums[name] / self.counts[name] for name in self.sums if self.counts[name]}
+        self.result.curve.append(
+            {
+                "step": self.step,
+                "seconds": round(self.result.seconds, 3),
+                "examples": self.result.examples,
+                "terms": terms,
+                "dev": dev,
+                "learning_rate": self.schedule.rate(max(0, self.step - 1)),
+            }
+        )
+        self.sums, self.counts = {}, {}
+        return terms
+
+    @torch.no_grad()
+    def _add_to_average(self) -> None:
+        self.averaged += 1
+        for name, master in self.optimiser.masters.items():
+            if name in self.average:
+                self.average[name].lerp_(master.data, 1.0 / self.averaged)
+            else:
+                self.average[name] = master.data.clone()
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """The averaged weights, where there are any, become the result."""
+        for name, tensor in self.average.items():
+            self.optimiser.masters[name].data.copy_(tensor)
+        self.optimiser.publish()
+
+
+def train(
+    program: Program,
+    optimiser: AdamW,
+    schedule: Schedule,
+    *,
+    seed: tuple[object, ...],
+    checkpoints: Path | None = None,
+    save_every: float = 120.0,
+    evaluate: Callable[[], float] | None = None,
+    points: int = 20,
+    report: Reporter = SILENT,
+) -> TrainingResult:
+    """Run a program for `schedule.steps` updates, going on from the newest checkpoint where there is one.
+
+    Args:
+        program: Its modules end with the trained weights.
+        optimiser: Made over the same modules.
+        schedule: Steps and learning rates.
+        seed: Parts of the counted randomness, such as (seed, stage name).
+        checkpoints: Folder for the state; None means that the training cannot be resumed.
+        save_every: Seconds between two checkpoints.
+        evaluate: Called at the last point of the curve and at about four before it; its value is shown, never used.
+        points: Points of the curve.
+        report: Receives steps, loss terms and examples/s.
+
+    Raises:
+        NonFiniteError: NaN or infinity in a loss or a gradient, before the update; the batch is named.
+        StorageError: The checkpoint is damaged or of another training.
+        KeyboardInterrupt: Passed on after the state was saved.
+    """
+    training = _Training(program, optimiser, schedule, {"seed": list(map(str, seed))})
+    if checkpoints is not None and training.load(checkpoints):
+        report.note(f"going on from step {training.step} of {schedule.steps}")
+    with deferred_interrupts() as stop:
+        _run(training, seed, checkpoints, save_every, evaluate, points, report, stop)
+    training.finish()
+    for module in program.modules.values():
+        module.eval()
+    return training.result
+
+
+def _run(
+    training: _Training,
+    seed: tuple[object, ...],
+    checkpoints: Path | None,
+    save_every: float,
+    evaluate: Callable[[], float] | None,
+    points: int,
+    report: Reporter,
+    stop: Stop,
+) -> None:
+    steps = training.schedule.steps
+    marks = {steps * (k + 1) // points for k in range(points)}
+    dev_marks = {steps * (k + 1) // 5 for k in range(5)}
+    last_save = time.monotonic()
+    for micro_batches in _updates(training.program, training.schedule.accumulate, training.step):
+        if training.step >= steps:
+            return
+        started = time.perf_counter()
+        for module in training.program.modules.values():
+            module.train()
+        training.update(micro_batches, seed)
+        training.result.seconds += time.perf_counter() - started
+        if training.step in marks:
+            training.point(evaluate() if evaluate is not None and training.step in dev_marks else None)
+        rate = training.result.examples / max(training.result.seconds, 1e-9)
+        terms = training.result.curve[-1]["terms"] if training.result.curve else {}
+        report.progress(training.step, steps, **terms, examples_per_s=rate)
+        due = time.monotonic() - last_save > save_every
+        if checkpoints is not None and training.step < steps and (due or stop.requested):
+            training.save(checkpoints)
+            last_save = time.monotonic()
+        if stop.requested:
+            raise KeyboardInterrupt

@@ -1,0 +1,66 @@
+"""What the training loop runs: named modules, batches, and a step that gives sums of losses.
+
+Fine-tuning, distilling and masked-LM training are programs. A program knows no optimiser and no schedule.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor, nn
+
+__all__ = ["LossTerm", "Program", "TermValue"]
+
+
+@dataclass(frozen=True)
+class LossTerm:
+    """One term of a loss: weight · Σ sum / Σ count.
+
+    Attributes:
+        name: Shown in curves: `embedding`, `hidden`, `attention`, `logits`, `hard`.
+        fn: A function of `potstill.losses`, → (sum, count).
+        layers: Pairs (student layer, teacher layer), 0 being the embedding output; empty for losses on logits. The
+            term is the *sum* over the pairs, each averaged by its own count.
+        weight: What multiplies the term.
+        temperature: For soft targets; 1.0 elsewhere.
+    """
+
+    name: str
+    fn: Callable[..., tuple[Tensor, float]]
+    layers: tuple[tuple[int, int], ...] = ()
+    weight: float = 1.0
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True)
+class TermValue:
+    """A term's sum on one micro-batch, on the graph, and the count that goes with it."""
+
+    sum: Tensor
+    count: float
+
+
+class Program(Protocol):
+    """See `potstill.recipes.programs` for those there are."""
+
+    modules: Mapping[str, nn.Module]
+    """What is trained, by name; saved under these names in checkpoints."""
+
+    weights: Mapping[str, float]
+    """Term name → weight."""
+
+    def batches(self, epoch: int) -> Sequence[np.ndarray]:
+        """The micro-batches of an epoch in their order, each an array of row numbers; depends on nothing but `epoch`."""
+
+    def step(self, rows: np.ndarray) -> dict[str, TermValue]:
+        """Forward pass on one micro-batch."""
+
+    def counts(self, rows: np.ndarray) -> dict[str, float]:
+        """The counts that `step` will give for a micro-batch, without running it: accumulation needs their total first."""
+
+    def describe(self, rows: np.ndarray) -> str:
+        """Names the batch for an error message (example ids)."""
+
+    def state(self) -> dict[str, Any]:
+        """Facts that a checkpoint must agree with (data digest, batch size …)."""

@@ -1,0 +1,162 @@
+"""`potstill predict`, with the predictor replaced by one that counts characters."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+import potstill.inference
+
+
+@dataclass
+class Answer:
+    label: str
+    probabilities: dict
+
+
+class Counter:
+    """Answers how long a text is; keeps the sizes of the batches it got."""
+
+    loaded = None
+    batches: list
+
+    @classmethod
+    def load(cls, folder, *, engine=None, precision=None):
+        cls.loaded = (str(folder), engine, precision)
+        cls.batches = []
+        return cls()
+
+    def predict(self, texts, pairs=None):
+        self.batches.append(len(texts))
+        both = texts if pairs is None else [f"{text}|{pair}" for text, pair in zip(texts, pairs, strict=True)]
+        return [Answer(text, {"long": len(text) / 100, "short": 1 - len(text) / 100}) for text in both]
+
+
+@pytest.fixture
+def predictor(monkeypatch):
+    monkeypatch.setattr(potstill.inference, "Predictor", Counter, raising=False)
+    return Counter
+
+
+def answers(text):
+    return [(one["id"], one["label"]) for one in map(json.loads, text.splitlines())]
+
+
+def test_texts(run, predictor):
+    ran = run("predict", "runs/a/student", "good film", "—bad")
+    assert ran.code == 0
+    assert json.loads(ran.out.splitlines()[0]) == {
+        "id": 1,
+        "label": "good film",
+        "probabilities": {"long": 0.09, "short": 0.91},
+    }
+    assert answers(ran.out)[1] == (2, "—bad")
+    assert predictor.loaded == ("runs/a/student", None, None)
+    assert ran.err == ""
+
+
+def test_engine_and_precision(run, predictor):
+    run("predict", "d", "x", "--engine", "openvino", "--precision", "int8")
+    assert predictor.loaded == ("d", "openvino", "int8")
+
+
+def test_lines_of_standard_input(run, predictor):
+    ran = run("predict", "d", stdin="﻿eins\r\nzwei\ttwo\nNA".encode())
+    assert ran.code == 0
+    assert answers(ran.out) == [(1, "eins"), (2, "zwei\ttwo"), (3, "NA")]
+
+
+def test_bad_lines_are_named_and_the_rest_goes_on(run, predictor):
+    ran = run("predict", "d", stdin=b"one\n\n\xff\xfe\xfa\nfour\n" + b"x" * 1_100_000 + b"\nsix\n")
+    assert ran.code == 0
+    assert answers(ran.out) == [(1, "one"), (4, "four"), (6, "six")]
+    assert ran.err.splitlines() == [
+        "row 2: empty",
+        "row 3: not UTF-8 at byte 0",
+        "row 5: over 1 MB",
+        "3 rows answered, 3 not",
+    ]
+
+
+def test_no_row_that_can_be_answered(run, predictor):
+    ran = run("predict", "d", " ")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "row 1: empty\n0 rows answered, 1 not\n"
+
+
+def test_nothing_in(run, predictor):
+    ran = run("predict", "d")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+def test_batches_are_bounded(run, predictor):
+    ran = run("predict", "d", stdin=b"x\n" * 1000)
+    assert len(ran.out.splitlines()) == 1000
+    assert predictor.batches == [256, 256, 256, 232]
+
+
+def test_a_file(run, predictor, tmp_path):
+    (tmp_path / "r.csv").write_text('review,stars\n"good, ""really""",5\n,3\nbad,1\n')
+    ran = run("predict", "d", "--input", "r.csv", "--text", "review")
+    assert ran.code == 0
+    assert answers(ran.out) == [(1, 'good, "really"'), (3, "bad")]
+    assert "row 2: " in ran.err
+
+
+def test_a_file_of_pairs(run, predictor, tmp_path):
+    (tmp_path / "r.jsonl").write_text('{"a": "x", "b": "y"}\n')
+    ran = run("predict", "d", "--input", "r.jsonl", "--text", "a", "--pair", "b")
+    assert answers(ran.out) == [(1, "x|y")]
+
+
+def test_a_file_without_the_column(run, predictor, tmp_path):
+    (tmp_path / "r.csv").write_text("review\ngood\n")
+    ran = run("predict", "d", "--input", "r.csv")
+    assert (ran.code, ran.out) == (2, "")
+    assert "has no column 'text'" in ran.err
+
+
+def test_output(run, predictor, tmp_path):
+    ran = run("predict", "d", "--output", "a.jsonl", stdin=b"x\n\ny\n")
+    assert (ran.code, ran.out) == (0, "")
+    assert answers((tmp_path / "a.jsonl").read_text()) == [(1, "x"), (3, "y")]
+
+
+def test_output_is_whole_or_absent(run, predictor, tmp_path):
+    (tmp_path / "r.csv").write_text("review\ngood\n")
+    assert run("predict", "d", "--input", "r.csv", "--output", "a.jsonl").code == 2
+    assert not (tmp_path / "a.jsonl").exists()
+
+
+def test_json_is_one_document(run, predictor):
+    ran = run("predict", "d", "--json", stdin=b"x\n\ny\n")
+    answer = json.loads(ran.out)
+    assert [(one["id"], one["label"]) for one in answer.pop("answers")] == [(1, "x"), (3, "y")]
+    assert answer == {
+        "schema_version": 1,
+        "answered": 2,
+        "failed": [{"row": 2, "reason": "empty"}],
+        "failed_total": 1,
+    }
+    assert json.loads(run("predict", "d", "--json").out)["answers"] == []
+
+
+def test_json_with_output_tells_where(run, predictor):
+    ran = run("predict", "d", "x", "--json", "--output", "a.jsonl")
+    assert json.loads(ran.out) == {
+        "schema_version": 1,
+        "path": "a.jsonl",
+        "answered": 1,
+        "failed": [],
+        "failed_total": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["x", "--input", "f"], "both texts and --input"), (["x", "--text", "a"], "name columns of a file")],
+)
+def test_what_does_not_go_together(run, predictor, arguments, told):
+    ran = run("predict", "d", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert told in ran.err
