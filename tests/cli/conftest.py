@@ -1,10 +1,25 @@
 """Running the command line in this process, with what the commands call replaced."""
 
 import sys
+import types
 
 import pytest
 
+import potstill
 from potstill.cli import main
+
+
+@pytest.fixture
+def replace(monkeypatch):
+    """Put something in the place of a package, so that a command's tests need not import the real one."""
+
+    def put(name, **names):
+        module = types.ModuleType(f"potstill.{name}")
+        module.__dict__.update(names)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setattr(potstill, name, module, raising=False)
+
+    return put
 
 
 class Ran:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from potstill import pipeline, storage
+from potstill import storage
 from potstill.errors import DataError, GateRefused, LockHeld
 
 INTERVAL = {"value": 0.9, "low": 0.88, "high": 0.92}
@@ -30,7 +30,7 @@ FLAGS = ["--teacher", "bert-base-uncased", "--train", "train.tsv"]
 
 
 @pytest.fixture
-def fake(monkeypatch):
+def fake(replace):
     """A pipeline that does what the test says; the settings it was called with are kept."""
 
     class Fake:
@@ -65,8 +65,7 @@ def fake(monkeypatch):
             }
 
     one = Fake()
-    monkeypatch.setattr(pipeline, "distill", one.distill, raising=False)
-    monkeypatch.setattr(pipeline, "plan", one.plan, raising=False)
+    replace("pipeline", distill=one.distill, plan=one.plan)
     return one
 
 
@@ -143,11 +142,11 @@ def test_an_error_is_one_line_and_in_the_log(run, fake, tmp_path):
 
 
 @pytest.mark.parametrize("error", [DataError("no file"), LockHeld("in use")])
-def test_what_is_refused_at_once_leaves_nothing(run, fake, tmp_path, monkeypatch, error):
+def test_what_is_refused_at_once_leaves_nothing(run, replace, tmp_path, error):
     def refuse(settings, report):
         raise error
 
-    monkeypatch.setattr(pipeline, "distill", refuse)
+    replace("pipeline", distill=refuse)
     ran = run("distill", *FLAGS)
     assert ran.code == error.exit_code
     assert ran.err == f"error: {error}\n"

@@ -42,16 +42,14 @@ def test_sources_in_json(run):
 
 
 @pytest.fixture
-def drawn(monkeypatch, tmp_path):
-    import potstill.report
-
+def drawn(replace, tmp_path):
     calls = []
 
     def write_report(report, folder):
         calls.append((report, folder))
         return folder / "report.html"
 
-    monkeypatch.setattr(potstill.report, "write_report", write_report, raising=False)
+    replace("report", write_report=write_report)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "report.json").write_text('{"schema_version": 1}')
     return calls

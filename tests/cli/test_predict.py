@@ -1,40 +1,48 @@
 """`potstill predict`, with the predictor replaced by one that counts characters."""
 
 import json
-from dataclasses import dataclass
+import sys
+import warnings
+from dataclasses import dataclass, field
 
 import pytest
 
-import potstill.inference
+from potstill.data import rows
 
 
 @dataclass
 class Answer:
-    label: str
-    probabilities: dict
+    label: str | None
+    probabilities: dict = field(default_factory=dict)
+    truncated: bool = False
+    reason: str | None = None
 
 
 class Counter:
-    """Answers how long a text is; keeps the sizes of the batches it got."""
+    """Answers how long a text is; texts over 50 characters are cut."""
 
     loaded = None
-    batches: list
 
     @classmethod
     def load(cls, folder, *, engine=None, precision=None):
         cls.loaded = (str(folder), engine, precision)
-        cls.batches = []
+        if engine == "onnxruntime":
+            warnings.warn("onnxruntime is not used,\ntorch is", stacklevel=2)
         return cls()
 
-    def predict(self, texts, pairs=None):
-        self.batches.append(len(texts))
-        both = texts if pairs is None else [f"{text}|{pair}" for text, pair in zip(texts, pairs, strict=True)]
-        return [Answer(text, {"long": len(text) / 100, "short": 1 - len(text) / 100}) for text in both]
+    def predict_stream(self, rows):
+        for row in rows:
+            text = row if isinstance(row, str) else "|".join(row)
+            if text.strip():
+                share = min(len(text), 50) / 100
+                yield Answer(text, {"long": share, "short": 1 - share}, truncated=len(text) > 50)
+            else:
+                yield Answer(None, reason="empty")
 
 
 @pytest.fixture
-def predictor(monkeypatch):
-    monkeypatch.setattr(potstill.inference, "Predictor", Counter, raising=False)
+def predictor(replace):
+    replace("inference", Predictor=Counter)
     return Counter
 
 
@@ -89,10 +97,60 @@ def test_nothing_in(run, predictor):
     assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
-def test_batches_are_bounded(run, predictor):
-    ran = run("predict", "d", stdin=b"x\n" * 1000)
+def test_rows_are_read_as_they_are_answered(run, predictor, tmp_path, monkeypatch):
+    (tmp_path / "r.csv").write_text("text\n" + "x\n" * 1000)
+    read, ahead = [], []
+
+    def watched(path, **options):
+        for number in range(1, 1001):
+            read.append(number)
+            yield rows.Row(number, {"text": "x"})
+
+    def one_by_one(self, texts):
+        for count, row in enumerate(texts, 1):
+            ahead.append(len(read) - count)
+            yield Answer(row)
+
+    monkeypatch.setattr(rows, "iter_rows", watched)
+    monkeypatch.setattr(predictor, "predict_stream", one_by_one)
+    ran = run("predict", "d", "--input", "r.csv")
     assert len(ran.out.splitlines()) == 1000
-    assert predictor.batches == [256, 256, 256, 232]
+    assert max(ahead) == 0
+
+
+def test_a_person_who_types_is_answered_line_by_line(run, predictor, monkeypatch):
+    calls = []
+    stream = predictor.predict_stream
+    monkeypatch.setattr(predictor, "predict_stream", lambda self, rows: calls.append(rows) or stream(self, rows))
+    monkeypatch.setattr("potstill.cli.predict.sys", Typing())
+    ran = run("predict", "d", stdin=b"one\ntwo\n")
+    assert answers(ran.out) == [(1, "one"), (2, "two")]
+    assert calls == [["one"], ["two"]]
+
+
+class Typing:
+    """`sys` with a terminal for standard input."""
+
+    stderr = property(lambda self: sys.stderr)
+
+    @property
+    def stdin(self):
+        class Terminal:
+            buffer = sys.stdin.buffer
+            isatty = staticmethod(lambda: True)
+
+        return Terminal
+
+
+def test_texts_that_are_cut_are_counted(run, predictor):
+    ran = run("predict", "d", "short", "x" * 51)
+    assert ran.code == 0
+    assert ran.err == "texts longer than the model reads, and cut: 1\n"
+
+
+def test_a_warning_is_one_line(run, predictor):
+    ran = run("predict", "d", "x", "--engine", "onnxruntime")
+    assert (ran.code, ran.err) == (0, "warning: onnxruntime is not used, torch is\n")
 
 
 def test_a_file(run, predictor, tmp_path):
@@ -135,6 +193,7 @@ def test_json_is_one_document(run, predictor):
     assert answer == {
         "schema_version": 1,
         "answered": 2,
+        "truncated": 0,
         "failed": [{"row": 2, "reason": "empty"}],
         "failed_total": 1,
     }
@@ -147,6 +206,7 @@ def test_json_with_output_tells_where(run, predictor):
         "schema_version": 1,
         "path": "a.jsonl",
         "answered": 1,
+        "truncated": 0,
         "failed": [],
         "failed_total": 0,
     }

@@ -14,6 +14,7 @@ from potstill.errors import DataError
 def test_column_texts():
     assert column_texts(pa.array(["NA", None, "é"])) == ["NA", None, "é"]
     assert column_texts(pa.array(["a", "b", "a"]).dictionary_encode()) == ["a", "b", "a"]
+    assert column_texts(pa.array([1.0, None, 1.0]).dictionary_encode()) == ["1", None, "1"]
     assert column_texts(pa.array([1, None, -3], pa.int8())) == ["1", None, "-3"]
     assert column_texts(pa.array([1.0, 0.1], pa.float32())) == ["1", "0.1"]
     assert column_texts(pa.array([True, False])) == ["true", "false"]

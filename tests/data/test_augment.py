@@ -20,13 +20,14 @@ from potstill.errors import SettingsError
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 real = pytest.mark.skipif(not SHARED.is_dir(), reason="the real data sets are not beside the repository")
 
-VOCABULARY = ["good", "Bad", "FILM", "the", "not", "x", "3d", "café", "don't", "plot"]
+VOCABULARY = ["good", "The", "Bad", "FILM", "the", "not", "x", "3d", "café", "don't", "plot"]
 NEAR = {
     "good": ["GOOD", "great", "fine", "n1", "great", "Nice"],
     "bad": ["poor", "awful"],
     "film": ["movie", "film", "picture", "show"],
     "x": [],
     "café": ["bistro", "bar"],
+    "the": ["a", "every"],
     "plot": ["story", "Story", "tale", "yarn", "script"],
 }
 
@@ -185,6 +186,24 @@ def test_which_of_two_equal_new_texts_stays_does_not_depend_on_their_order():
     new = [row for row in found if row[0] >= 2**62]
     assert Counter(text for _, (text,), _ in new) == {"poor x": 1, "awful x": 1}
     assert {label for _, _, label in new} == {1}
+
+
+def test_a_new_text_that_is_an_original_is_dropped():
+    given_examples = examples(["bad y", "poor y", "awful y"])
+    assert as_rows(augment(given_examples, Table(), seed=0, copies=50)) == as_rows(given_examples)
+    pairs = examples(["bad y", "poor y", "awful y"], ["z", "other", "z"])
+    found = augment(pairs, Table(), seed=0, copies=50)
+    assert [(a, b) for a, b, i in zip(found.texts, found.pairs, found.example_id, strict=True) if i >= 2**62] == [
+        ("poor y", "z")
+    ]
+
+
+def test_what_a_word_can_become():
+    found = augment(examples(["FILM 3d", "Good 4d", "Plot"]), Table(), seed=0, copies=500, probability=1.0)
+    assert sorted(text for text, i in zip(found.texts, found.example_id, strict=True) if i >= 2**62) == [
+        *("Fine 4d", "Great 4d", "MOVIE 3d", "Nice 4d", "PICTURE 3d", "SHOW 3d"),
+        *("Script", "Story", "Tale", "Yarn"),
+    ]
 
 
 def test_originals_stay_in_their_order_each_before_its_copies():

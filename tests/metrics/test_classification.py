@@ -49,7 +49,7 @@ def answers(draw):
     return np.array(labels), np.array(predictions), n_labels
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(answers(), st.booleans())
 def test_equals_scikit_learn(case, name_positive):
     labels, predictions, n_labels = case

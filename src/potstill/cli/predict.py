@@ -3,27 +3,27 @@
 import io
 import json
 import sys
+import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
 
 import typer
 
 from potstill.cli.output import answer_file, results
+from potstill.cli.pace import one_line
 from potstill.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
-    from potstill.inference import Predictor
+    from potstill.engines import EngineName, Precision
+    from potstill.inference import Prediction, Predictor
+    from potstill.inference.predictor import Row
 
 __all__ = ["predict"]
 
-_BATCH = 256
 _SHOWN = 50
-
-# A row on its way: its number, its text and, for pairs, the second text.
-_Row = tuple[int, str, str | None]
 
 
 def predict(
@@ -61,18 +61,16 @@ def predict(
         raise SettingsError("--text and --pair name columns of a file", fix="give the file: --input FILE")
     if input_ is not None and text:
         raise SettingsError("both texts and --input", fix="give one of them")
-    from potstill.inference import Predictor
-
     with results() as out, ExitStack() as stack:
-        predictor = Predictor.load(folder, engine=engine, precision=precision)
+        predictor = _load(folder, engine, precision)
         lines = out if output is None else stack.enter_context(answer_file(output))
         counts = _Counts()
         if input_ is not None:
             rows = _file_rows(input_, text_column or "text", pair_column, counts)
         else:
-            rows = _given_rows(text, counts) if text else _stdin_rows(counts)
-        size = 1 if input_ is None and not text and sys.stdin.isatty() else _BATCH
-        _answer(predictor, rows, lines, size, counts, whole=as_json and output is None)
+            rows = enumerate(text, 1) if text else _stdin_rows(counts)
+        typed = input_ is None and not text and sys.stdin.isatty()
+        _answer(predictor, rows, lines, counts, whole=as_json and output is None, at_once=typed)
         stack.close()
         if as_json and output is not None:
             out.write(
@@ -85,7 +83,7 @@ class _Counts:
     """How many rows were answered; those that were not are named as they come."""
 
     def __init__(self) -> None:
-        self.answered = self.failed = 0
+        self.answered = self.failed = self.truncated = 0
         self.first: list[dict[str, Any]] = []
 
     def fail(self, row: int, reason: str) -> None:
@@ -95,16 +93,23 @@ class _Counts:
         sys.stderr.write(f"row {row}: {reason}\n")
 
     def facts(self) -> dict[str, Any]:
-        return {"answered": self.answered, "failed": self.first, "failed_total": self.failed}
+        return {
+            "answered": self.answered,
+            "truncated": self.truncated,
+            "failed": self.first,
+            "failed_total": self.failed,
+        }
 
     def close(self) -> None:
+        if self.truncated:
+            sys.stderr.write(f"texts longer than the model reads, and cut: {self.truncated:,}\n")
         if self.failed:
             sys.stderr.write(f"{self.answered:,} rows answered, {self.failed:,} not\n")
         if self.failed and not self.answered:
             raise typer.Exit(InputError.exit_code)
 
 
-def _file_rows(path: Path, text: str, pair: str | None, counts: _Counts) -> Iterator[_Row]:
+def _file_rows(path: Path, text: str, pair: str | None, counts: _Counts) -> Iterator[tuple[int, "Row"]]:
     from potstill.data.rows import BadRow, iter_rows
 
     columns = [text] if pair is None else [text, pair]
@@ -112,18 +117,11 @@ def _file_rows(path: Path, text: str, pair: str | None, counts: _Counts) -> Iter
         if isinstance(row, BadRow):
             counts.fail(row.row, row.reason)
         else:
-            yield row.row, str(row.values[text]), None if pair is None else str(row.values[pair])
+            first = str(row.values[text])
+            yield row.row, first if pair is None else (first, str(row.values[pair]))
 
 
-def _given_rows(texts: Iterable[str], counts: _Counts) -> Iterator[_Row]:
-    for number, text in enumerate(texts, 1):
-        if text.strip():
-            yield number, text, None
-        else:
-            counts.fail(number, "empty")
-
-
-def _stdin_rows(counts: _Counts) -> Iterator[_Row]:
+def _stdin_rows(counts: _Counts) -> Iterator[tuple[int, "Row"]]:
     from potstill.data.lines import line_records
 
     stream = cast(io.BufferedReader, sys.stdin.buffer)
@@ -133,32 +131,65 @@ def _stdin_rows(counts: _Counts) -> Iterator[_Row]:
             counts.fail(number, line)
             continue
         try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             counts.fail(number, f"not UTF-8 at byte {error.start}")
-            continue
-        if text.strip():
-            yield number, text, None
-        else:
-            counts.fail(number, "empty")
+
+
+def _load(folder: Path, engine: "EngineName | None", precision: "Precision | None") -> "Predictor":
+    from potstill.inference import Predictor
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        predictor = Predictor.load(folder, engine=engine, precision=precision)
+    for warning in caught:
+        sys.stderr.write(f"warning: {one_line(str(warning.message))}\n")
+    return predictor
+
+
+def _answers(
+    predictor: "Predictor", rows: Iterable[tuple[int, "Row"]], *, at_once: bool
+) -> Iterator[tuple[int, "Prediction"]]:
+    """An answer for each row, in order; `at_once` does not wait for more rows to answer together."""
+    if at_once:
+        for number, row in rows:
+            yield number, next(predictor.predict_stream([row]))
+        return
+    waiting: deque[int] = deque()
+
+    def feed() -> Iterator["Row"]:
+        for number, row in rows:
+            waiting.append(number)
+            yield row
+
+    for answer in predictor.predict_stream(feed()):
+        yield waiting.popleft(), answer
 
 
 def _answer(
-    predictor: "Predictor", rows: Iterator[_Row], lines: TextIO, size: int, counts: _Counts, *, whole: bool
+    predictor: "Predictor",
+    rows: Iterable[tuple[int, "Row"]],
+    lines: TextIO,
+    counts: _Counts,
+    *,
+    whole: bool,
+    at_once: bool,
 ) -> None:
     """Write an answer for each row: lines of JSON, or one document where `whole`."""
     if whole:
         lines.write('{"schema_version": 1, "answers": [')
-    while batch := list(islice(rows, size)):
-        pairs = None if batch[0][2] is None else [pair or "" for _, _, pair in batch]
-        answers = predictor.predict([text for _, text, _ in batch], pairs)
-        for (number, _, _), answer in zip(batch, answers, strict=True):
-            line = json.dumps(
-                {"id": number, "label": answer.label, "probabilities": dict(answer.probabilities)}, ensure_ascii=False
-            )
-            lines.write((",\n" if counts.answered else "\n") + line if whole else line + "\n")
-            counts.answered += 1
-        lines.flush()
+    for number, answer in _answers(predictor, rows, at_once=at_once):
+        if answer.label is None:
+            counts.fail(number, answer.reason or "no answer")
+            continue
+        line = json.dumps(
+            {"id": number, "label": answer.label, "probabilities": answer.probabilities}, ensure_ascii=False
+        )
+        lines.write(f"{',' if counts.answered else ''}\n{line}" if whole else f"{line}\n")
+        counts.answered += 1
+        counts.truncated += answer.truncated
+        if at_once:
+            lines.flush()
     if whole:
         rest = json.dumps(counts.facts(), ensure_ascii=False)
         lines.write(f"\n], {rest[1:]}\n")

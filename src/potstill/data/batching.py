@@ -12,7 +12,8 @@ def row_keys(seed: int, epoch: int, ids: np.ndarray) -> np.ndarray:
     """A pseudo-random uint64 for each id, depending on (seed, epoch, id) alone: splitmix64.
 
     Args:
-        seed, epoch: Any non-negative integers.
+        seed: Any non-negative integer.
+        epoch: The same.
         ids: int64 (n,).
 
     Returns:
@@ -38,7 +39,8 @@ def length_batches(
         lengths: int64 (n,), tokens.
         ids: int64 (n,), what the order is keyed by.
         batch_size: Rows a batch, at most.
-        seed, epoch: Key of the shuffle.
+        seed: Key of the shuffle.
+        epoch: The same.
         max_tokens: Upper bound for rows × longest in a batch; None means none. A longer row stands alone.
 
     Returns:

@@ -76,7 +76,11 @@ class TextEncoder:
         max_length: Longest input in tokens, special tokens included.
         long_text: `cut` drops what does not fit (from the longer text of a pair first); `window` reads it in several
             windows. Of a pair only the second text is windowed, and only where the first leaves room for it.
-        step: Content tokens between the starts of two windows; None means three quarters of a window.
+        step: Content tokens between the starts of two windows; None means three quarters of a window. A pair's window
+            that holds fewer of the second text moves by what it holds.
+
+    Raises:
+        ModelError: A step that would skip tokens, a maximum length without room, or no padding token.
     """
 
     def __init__(
@@ -89,9 +93,14 @@ class TextEncoder:
         tokenizer.no_padding()
         self.pad_token_id = _pad_token_id(tokenizer, padding)
         room = max_length - tokenizer.num_special_tokens_to_add(False)
+        if room < 1:
+            raise ModelError(f"a maximum length of {max_length} tokens", expected="room beside the special tokens")
+        self._given_step = step
         self.step = step if step is not None else max(1, room * 3 // 4)
         if not 1 <= self.step <= room:
-            raise ModelError(f"a window step of {self.step} tokens", expected=f"1 to {room}, so that no token is skipped")
+            raise ModelError(
+                f"a window step of {self.step} tokens", expected=f"1 to {room}, so that no token is skipped"
+            )
 
     @classmethod
     def from_folder(
@@ -100,12 +109,19 @@ class TextEncoder:
         """Read `tokenizer.json` in a model's folder."""
         path = folder / "tokenizer.json"
         if not path.is_file():
-            raise ModelError(f"{folder} has no tokenizer.json", fix="save its fast tokenizer there with save_pretrained")
+            raise ModelError(f"{folder} has no tokenizer.json", fix="save its fast tokenizer with save_pretrained")
         return cls(Tokenizer.from_file(str(path)), max_length=max_length, long_text=long_text, step=step)
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Encodings:
-        """Encode n texts, or n pairs, into m ≥ n windows."""
-        inputs = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+        """Encode n texts, or n pairs, into m ≥ n windows. A lone surrogate is read as U+FFFD.
+
+        Raises:
+            ModelError: Pairs under a maximum length without room for one token.
+        """
+        if pairs is not None and self.max_length <= self.tokenizer.num_special_tokens_to_add(True):
+            raise ModelError(f"a maximum length of {self.max_length} tokens for pairs", expected="more")
+        first = [_readable(text) for text in texts]
+        inputs = first if pairs is None else list(zip(first, map(_readable, pairs), strict=True))
         parts: list[tuple[list[int], list[int]]] = []
         example: list[int] = []
         truncated = windowed = 0
@@ -137,11 +153,12 @@ class TextEncoder:
         overflow: dict[str, object] = {"stride": 0, "strategy": "longest_first"}
         if self.long_text == "window":
             first = len(self.tokenizer.encode(text[0], add_special_tokens=False).ids) if is_pair else 0
-            overlap = room - first - self.step
             if not is_pair:
-                overflow = {"stride": max(0, overlap), "strategy": "longest_first"}
+                overflow = {"stride": room - self.step, "strategy": "longest_first"}
             elif first < room // 2:
-                overflow = {"stride": max(0, (room - first) // 4), "strategy": "only_second"}
+                second = room - first
+                overlap = second // 4 if self._given_step is None else max(0, second - self._given_step)
+                overflow = {"stride": overlap, "strategy": "only_second"}
         try:
             self.tokenizer.enable_truncation(self.max_length, **overflow)
             encoding = self.tokenizer.encode(*text) if is_pair else self.tokenizer.encode(text)
@@ -149,6 +166,10 @@ class TextEncoder:
             self.tokenizer.no_truncation()
         keeps_windows = self.long_text == "window" and (not is_pair or overflow["strategy"] == "only_second")
         return [encoding, *encoding.overflowing] if keeps_windows else [encoding]
+
+
+def _readable(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _pad_token_id(tokenizer: Tokenizer, padding: dict[str, object] | None) -> int:

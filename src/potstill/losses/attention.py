@@ -8,10 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["GRAM_FROM", "attention_mse", "attention_mse_reference"]
+__all__ = ["EXACT_BELOW", "GRAM_FROM", "attention_mse", "attention_mse_reference"]
 
 GRAM_FROM = 96
 """Length from which the Gram form is chosen: measured by benchmarks/attention_loss.py. From 512 on it is the rule."""
+
+EXACT_BELOW = 0.05
+"""‖ΔS‖²/‖S_T‖² below which the Gram form's products are float64; above it float32 is right to 1e-5."""
 
 
 def attention_mse(
@@ -26,8 +29,9 @@ def attention_mse(
 
     `gram` never forms an L×L matrix, with rows of padding set to zero:
     ‖·‖²_F = c_S²⟨Q_SᵀQ_S, K_SᵀK_S⟩ + c_T²⟨Q_TᵀQ_T, K_TᵀK_T⟩ − 2·c_S·c_T⟨Q_SᵀQ_T, K_SᵀK_T⟩,
-    in O(L·d²) time and O(L·d) memory. Products and their gradients are float32. It cancels when the scores are nearly
-    equal: with δ = ‖ΔS‖/‖S_T‖ the value's relative error is about 1e-7/δ², the gradient's 1e-7/δ.
+    in O(L·d²) time and O(L·d) memory. Products and their gradients are float32, never less, their sum float64. It
+    cancels when the scores are nearly equal: with δ = ‖ΔS‖/‖S_T‖ the value's relative error grows as ε/δ², the
+    gradient's as ε/δ. So where δ² is below `EXACT_BELOW` the products are float64 too: right to 1e-5 for any δ.
 
     Args:
         student: Q and K, each (B, h, L, d_s), any float dtype, unscaled.
@@ -59,12 +63,24 @@ def attention_mse(
 
 
 def _gram(q_s: Tensor, k_s: Tensor, q_t: Tensor, k_t: Tensor) -> Tensor:
-    own = ((q_s.mT @ q_s) * (k_s.mT @ k_s)).sum()
-    cross = ((q_s.mT @ q_t) * (k_s.mT @ k_t)).sum()
+    sums, target = _gram_sums(q_s, k_s, q_t, k_t)
+    if float(sums.detach()) < EXACT_BELOW * target:
+        sums, _ = _gram_sums(q_s.double(), k_s.double(), q_t.double(), k_t.double())
+    # Rounding can go below zero; the gradient must not be lost there.
+    return (sums + (-sums).clamp_min(0.0).detach()).float()
+
+
+def _gram_sums(q_s: Tensor, k_s: Tensor, q_t: Tensor, k_t: Tensor) -> tuple[Tensor, float]:
+    """‖ΔS‖² and ‖S_T‖², float64."""
+
+    def inner(first: Tensor, second: Tensor) -> Tensor:
+        return (first * second).sum(dtype=torch.float64)
+
+    own = inner(q_s.mT @ q_s, k_s.mT @ k_s)
+    cross = inner(q_s.mT @ q_t, k_s.mT @ k_t)
     with torch.no_grad():
-        target = ((q_t.mT @ q_t) * (k_t.mT @ k_t)).sum()
-    sums = own - 2.0 * cross + target
-    return sums + (-sums).clamp_min(0.0).detach()  # rounding can go below zero; the gradient must not be lost there
+        target = inner(q_t.mT @ q_t, k_t.mT @ k_t)
+    return own - 2.0 * cross + target, float(target)
 
 
 def _materialised(q_s: Tensor, k_s: Tensor, q_t: Tensor, k_t: Tensor) -> Tensor:
@@ -78,8 +94,8 @@ def attention_mse_reference(
 ) -> tuple[Tensor, float]:
     """The released code's form: mean over B·h·L·L, where only the *columns* of padding are zero, on either side.
 
-    (It sets scores ≤ −100 to zero: those are the columns to which the mask added −10,000; rows of padded queries count.)
-    Arguments and result as `attention_mse`.
+    It sets scores ≤ −100 to zero: those of the columns to which the mask added −10,000, and any other as low. Rows of
+    padded queries count. Arguments and result as `attention_mse`.
     """
     q_s, k_s = student
     q_t, k_t = (tensor.detach() for tensor in teacher)

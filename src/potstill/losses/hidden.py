@@ -21,11 +21,11 @@ def hidden_mse(student: Tensor, teacher: Tensor, mask: Tensor | None) -> tuple[T
 
     Paper: Jiao et al. 2020, arXiv 1909.10351.
     """
-    squares = (student.float() - teacher.detach().float()).square()
+    difference = student.float() - teacher.detach().float()
     if mask is None:
-        return squares.sum(), float(squares.numel())
+        return difference.square().sum(), float(difference.numel())
     kept = mask.bool()
-    sums = squares.masked_fill(~kept.unsqueeze(-1), 0.0).sum()
+    sums = difference.masked_fill(~kept.unsqueeze(-1), 0.0).square().sum()
     return sums, float(torch.count_nonzero(kept)) * student.shape[-1]
 
 

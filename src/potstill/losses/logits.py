@@ -54,7 +54,8 @@ def logits_mse(student: Tensor, teacher: Tensor) -> tuple[Tensor, float]:
     """(z_S − z_T)², summed over examples and classes (Ba & Caruana 2014). Scores are compared as they are.
 
     Args:
-        student, teacher: (B, C), any float dtype.
+        student: (B, C), any float dtype.
+        teacher: (B, C), the same; no gradient flows into it.
 
     Returns:
         Sum (float32 scalar) and B·C.

@@ -4,6 +4,7 @@ One literal table; adding an architecture is adding a row. Knows modules, not lo
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -105,10 +106,14 @@ class LayerParts:
 
 @dataclass(frozen=True)
 class EncoderParts:
-    """The modules of an encoder; `token_type` and `relative_bias` are None where the architecture has none."""
+    """The modules of an encoder; None where the architecture has none.
+
+    `embedding_project` widens embeddings to the hidden size after their norm (ELECTRA's small models).
+    """
 
     encoder: PreTrainedModel
     embedding_output: nn.Module
+    embedding_project: nn.Linear | None
     word: nn.Embedding
     position: nn.Embedding
     token_type: nn.Embedding | None
@@ -127,24 +132,24 @@ def encoder_parts(model: PreTrainedModel) -> EncoderParts:
     if kind not in ANATOMIES:
         raise ModelError(f"a model of type {kind!r}", expected=f"one of {', '.join(sorted(ANATOMIES))}")
     anatomy = ANATOMIES[kind]
-    encoder = model.base_model
+    encoder: Any = model.base_model
 
-    def find(name: str | None, root: nn.Module = encoder) -> nn.Module | None:
+    def find(name: str | None, root: nn.Module = encoder) -> Any:
         return None if name is None else root.get_submodule(name)
 
     names = [name for name in LayerParts.__dataclass_fields__ if name != "layer"]
     layers = tuple(
-        LayerParts(layer, *(find(getattr(anatomy, name), layer) for name in names))  # type: ignore[arg-type]
-        for layer in find(anatomy.layers)  # type: ignore[union-attr]
+        LayerParts(layer, *(find(getattr(anatomy, name), layer) for name in names)) for layer in find(anatomy.layers)
     )
-    projected = getattr(encoder, "embeddings_project", None)
+    project = getattr(encoder, "embeddings_project", None)
     return EncoderParts(
         encoder,
-        projected if projected is not None else find(anatomy.embedding_output),  # type: ignore[arg-type]
-        find(anatomy.word),  # type: ignore[arg-type]
-        find(anatomy.position),  # type: ignore[arg-type]
-        find(anatomy.token_type),  # type: ignore[arg-type]
-        find(anatomy.embedding_norm),  # type: ignore[arg-type]
-        find(anatomy.relative_bias),  # type: ignore[arg-type]
+        project if project is not None else find(anatomy.embedding_output),
+        project,
+        find(anatomy.word),
+        find(anatomy.position),
+        find(anatomy.token_type),
+        find(anatomy.embedding_norm),
+        find(anatomy.relative_bias),
         layers,
     )

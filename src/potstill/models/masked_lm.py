@@ -16,6 +16,9 @@ from potstill.models.teacher import longest_input, read_config
 
 __all__ = ["MaskedLMProposer", "has_masked_lm_head"]
 
+_MARKS = ("Ġ", "▁")
+"""How byte-level BPE and Unigram mark the piece that begins a word."""
+
 
 def _load(folder: Path) -> tuple[PreTrainedModel, list[str]]:
     config = read_config(folder)
@@ -56,7 +59,8 @@ class MaskedLMProposer:
         if mask is None:
             raise ModelError("a tokenizer without a mask token", expected="[MASK] or <mask>")
         self.mask = mask
-        self.mask_id = tokenizer.token_to_id(mask)
+        self.mask_id = int(tokenizer.token_to_id(mask))  # type: ignore[arg-type]
+        self.marked = any(piece.startswith(_MARKS) for piece in tokenizer.get_vocab())
         tokenizer.enable_truncation(longest_input(model.config))
 
     @classmethod
@@ -96,14 +100,19 @@ class MaskedLMProposer:
             extra = {"token_type_ids": kinds} if getattr(self.model.config, "type_vocab_size", 0) > 1 else {}
             logits = self.model(input_ids=ids, attention_mask=mask, **extra).logits
             for place, row in enumerate(rows):
-                where = (ids[place] == self.mask_id).nonzero()
-                if len(where):  # a very long sentence may have lost its mask to the cut
-                    best = logits[place, int(where[0])].topk(min(self.candidates, logits.shape[-1])).indices
-                    found[row] = [word for token in best.tolist() if (word := self._word(token)) is not None]
+                where = torch.eq(ids[place], self.mask_id).nonzero()
+                before = " ".join(sentences[row][: positions[row]]).count(self.mask)  # a text may hold masks of its own
+                if len(where) > before:  # a very long sentence may have lost its mask to the cut
+                    best = logits[place, int(where[before])].topk(min(self.candidates, logits.shape[-1])).indices
+                    begun = [self._word(token, is_first=positions[row] == 0) for token in best.tolist()]
+                    found[row] = [word for word in begun if word is not None]
         return found
 
-    def _word(self, token: int) -> str | None:
+    def _word(self, token: int, *, is_first: bool) -> str | None:
+        """The word that a piece begins; None for a piece within a word."""
         piece = self.tokenizer.id_to_token(token)
         if piece is None or piece.startswith("##"):
             return None
-        return piece.lstrip("Ġ▁")
+        if self.marked and not is_first and not piece.startswith(_MARKS):
+            return None
+        return piece.lstrip("".join(_MARKS))

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from transformers import PreTrainedModel
 
-__all__ = ["SDPA_FROM", "Precision", "choose_attention", "training_dtype"]
+__all__ = ["SDPA_FROM", "Precision", "choose_attention", "held", "training_dtype"]
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -20,6 +20,12 @@ def training_dtype(precision: Precision) -> torch.dtype:
         fast = torch.cuda.is_available() or bool(torch.cpu.get_capabilities().get("amx_bf16", False))
         return torch.bfloat16 if fast else torch.float32
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def held(model: PreTrainedModel, precision: Precision) -> PreTrainedModel:
+    """The model, its weights held in what `training_dtype` says."""
+    model.to(dtype=training_dtype(precision))  # type: ignore[call-arg]
+    return model
 
 
 def choose_attention(model: PreTrainedModel, length: int, *, backward: bool) -> None:

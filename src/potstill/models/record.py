@@ -1,11 +1,15 @@
 """What chosen modules of a model received or gave over a set of batches, one row a token (or a text)."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
+
+from potstill.models.precision import training_dtype
 
 __all__ = ["Recording", "Spot", "inputs_of", "output_of", "record"]
 
@@ -31,21 +35,41 @@ def output_of(module: nn.Module) -> Spot:
     return Spot(module, False)
 
 
+class _Enough(Exception):
+    """Every spot of the batch was seen: the rest of the forward pass is not needed."""
+
+
+class _Batch:
+    """Counts the spots seen in one forward pass."""
+
+    def __init__(self, spots: int) -> None:
+        self.spots = self.missing = spots
+
+    def seen(self, parts: list[Tensor], tensor: Tensor) -> None:
+        parts.append(tensor.detach().flatten(0, -2))
+        self.missing -= 1
+        if self.missing == 0:
+            raise _Enough
+
+
 @torch.no_grad()
 def record(model: PreTrainedModel, inputs: Sequence[dict[str, Tensor]], spots: Sequence[Spot]) -> Recording:
-    """Run the batches and keep what passes the spots; the model is in eval mode meanwhile."""
+    """Run the batches, each as far as the last spot, and keep what passes; the model is in eval mode meanwhile.
+
+    Matrix products are bfloat16 where the processor is fast at it, whatever the model is held in.
+    """
     kept: dict[Spot, list[Tensor]] = {spot: [] for spot in spots}
-    handles: list[Any] = []
-    for spot in kept:
-        if spot.is_input:
-            handles.append(spot.module.register_forward_pre_hook(_before(kept[spot])))
-        else:
-            handles.append(spot.module.register_forward_hook(_after(kept[spot])))
+    batch = _Batch(len(kept))
+    handles = [_watch(spot, parts, batch) for spot, parts in kept.items()]
     was_training = model.training
+    fast = training_dtype("auto")
     try:
         model.eval()
-        for batch in inputs:
-            model(**batch)
+        with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=fast == torch.bfloat16):
+            for given in inputs:
+                batch.missing = batch.spots
+                with contextlib.suppress(_Enough):
+                    model(**given)
     finally:
         model.train(was_training)
         for handle in handles:
@@ -53,16 +77,14 @@ def record(model: PreTrainedModel, inputs: Sequence[dict[str, Tensor]], spots: S
     return {spot: torch.cat(parts).float() for spot, parts in kept.items()}
 
 
-def _before(parts: list[Tensor]) -> Any:
-    def hook(_module: nn.Module, args: tuple[Any, ...]) -> None:
-        parts.append(args[0].detach().flatten(0, -2))
+def _watch(spot: Spot, parts: list[Tensor], batch: _Batch) -> RemovableHandle:
+    def before(_module: nn.Module, args: tuple[Any, ...]) -> None:
+        batch.seen(parts, args[0])
 
-    return hook
-
-
-def _after(parts: list[Tensor]) -> Any:
-    def hook(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+    def after(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
         tensor = output if isinstance(output, Tensor) else output.logits if hasattr(output, "logits") else output[0]
-        parts.append(tensor.detach().flatten(0, -2))
+        batch.seen(parts, tensor)
 
-    return hook
+    if spot.is_input:
+        return spot.module.register_forward_pre_hook(before)
+    return spot.module.register_forward_hook(after)

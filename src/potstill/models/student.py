@@ -67,9 +67,12 @@ class Shape:
 
 
 def student_config(teacher: PretrainedConfig, shape: Shape) -> PretrainedConfig:
-    """The teacher's config at another size: same architecture, tokenizer, positions and labels."""
+    """The teacher's config at another size: same architecture, tokenizer, positions and labels.
+
+    ELECTRA's embeddings are as wide as the student where its width is not the teacher's.
+    """
     config = copy.deepcopy(teacher)
-    names = (
+    names: dict[str, str] = (
         {"layers": "n_layers", "hidden": "dim", "ffn": "hidden_dim", "heads": "n_heads"}
         if config.model_type == "distilbert"
         else {
@@ -81,7 +84,7 @@ def student_config(teacher: PretrainedConfig, shape: Shape) -> PretrainedConfig:
     )
     for ours, theirs in names.items():
         setattr(config, theirs, getattr(shape, ours))
-    if hasattr(config, "embedding_size"):
+    if hasattr(config, "embedding_size") and shape.hidden != teacher.hidden_size:
         config.embedding_size = shape.hidden
     return config
 
@@ -97,8 +100,9 @@ def random_student(teacher: PretrainedConfig, shape: Shape, *, seed: int) -> Pre
         torch.manual_seed(seed)
         config = student_config(teacher, shape)
         config._attn_implementation = "eager"
-        model: PreTrainedModel = AutoModelForSequenceClassification.from_config(config)
-    return model.eval()
+        model: PreTrainedModel = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
+    model.eval()
+    return model
 
 
 def layers_student(teacher: PreTrainedModel, layers: tuple[int, ...]) -> PreTrainedModel:
@@ -123,10 +127,10 @@ def layers_student(teacher: PreTrainedModel, layers: tuple[int, ...]) -> PreTrai
     missing, unexpected = student.load_state_dict(rest, strict=False)
     if unexpected or any(not name.startswith(prefixes) for name in missing):
         raise ModelError(f"weights that do not fit: {[*missing, *unexpected][:3]}")
-    return student.float().eval()
+    return student
 
 
 def _layer_prefix(model: PreTrainedModel) -> str:
     first = encoder_parts(model).layers[0].layer
-    name = next(name for name, module in model.named_modules() if module is first)
+    name: str = next(name for name, module in model.named_modules() if module is first)
     return name.removesuffix("0")

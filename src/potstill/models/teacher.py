@@ -10,6 +10,8 @@ from potstill.data.labels import match_labels
 from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES
 
+_HEAD = ("pre_classifier", "classifier")
+
 __all__ = ["has_classifier", "load_classifier", "longest_input", "read_config"]
 
 
@@ -40,10 +42,14 @@ def longest_input(config: PretrainedConfig) -> int:
 
 def has_classifier(folder: Path) -> bool:
     """Whether the checkpoint holds the weights of a classification head (not only a config that speaks of one)."""
-    return not _load(folder, read_config(folder), torch.float32)[1]
+    with torch.random.fork_rng():
+        return not _load(folder, read_config(folder), torch.float32)[1]
 
 
-def _load(folder: Path, config: PretrainedConfig, dtype: torch.dtype) -> tuple[PreTrainedModel, list[str]]:
+def _load(
+    folder: Path, config: PretrainedConfig, dtype: torch.dtype, *, new_head: bool = False
+) -> tuple[PreTrainedModel, list[str]]:
+    """A classifier in eval mode, and the names of weights between encoder and logits that the folder lacks."""
     # The attention kernel is chosen later, by length; "eager" is what every architecture has.
     try:
         model, info = AutoModelForSequenceClassification.from_pretrained(
@@ -54,16 +60,18 @@ def _load(folder: Path, config: PretrainedConfig, dtype: torch.dtype) -> tuple[P
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=new_head,  # a head of other classes is replaced; the encoder is checked below
             attn_implementation="eager",
         )
     except (OSError, RuntimeError, ValueError) as error:
         raise ModelError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}") from error
     missing = sorted(info["missing_keys"])
-    mismatched = [str(key) for key in info.get("mismatched_keys", [])]
+    mismatched = sorted(str(key[0]) for key in info.get("mismatched_keys", []))
     encoder = [name for name in missing if name.startswith(f"{model.base_model_prefix}.") and ".pooler." not in name]
-    if encoder or mismatched:
-        raise ModelError(f"{folder} lacks weights of its encoder: {', '.join([*encoder, *mismatched][:3])}")
-    return model.eval(), [name for name in missing if ".pooler." not in name]
+    encoder += [name for name in mismatched if name.split(".")[0] not in _HEAD]
+    if encoder:
+        raise ModelError(f"{folder} lacks weights of its encoder: {', '.join(encoder[:3])}")
+    return model.eval(), missing
 
 
 def load_classifier(
@@ -96,7 +104,8 @@ def load_classifier(
         torch.manual_seed(seed)
         if new_head:
             config.num_labels = len(labels)
-            model, _ = _load(folder, config, dtype)
+            model, _ = _load(folder, config, dtype, new_head=True)
+            _draw_head(model, seed)
         else:
             model, missing = _load(folder, config, dtype)
             if missing:
@@ -104,12 +113,32 @@ def load_classifier(
                     f"{folder} has no classification head ({missing[0]} is missing)",
                     fix="set teacher.trained to false: it is then fine-tuned first",
                 )
-            own = [config.id2label[index] for index in range(config.num_labels)]
+            own = _label_names(config, folder)
             _reorder(model, torch.from_numpy(match_labels(labels, own, assume_order=assume_order)))
     model.config.id2label = {int(index): name for index, name in names.items()}
     model.config.label2id = {name: int(index) for index, name in names.items()}
     model.config.problem_type = "single_label_classification"
     return model
+
+
+def _label_names(config: PretrainedConfig, folder: Path) -> list[str]:
+    named = {int(index): name for index, name in (config.id2label or {}).items()}
+    if sorted(named) != list(range(len(named))):
+        raise ModelError(f"{folder} numbers its labels {sorted(named)[:12]}", expected="0, 1, 2 … in its id2label")
+    return [named[index] for index in range(len(named))]
+
+
+@torch.no_grad()
+def _draw_head(model: PreTrainedModel, seed: int) -> None:
+    """Linear layers of the head from N(0, initializer_range), biases 0: whatever stood there, and by `seed` alone."""
+    generator = torch.Generator().manual_seed(seed)
+    deviation = float(getattr(model.config, "initializer_range", 0.02))
+    for part in _HEAD:
+        for module in getattr(model, part, torch.nn.Identity()).modules():
+            if isinstance(module, torch.nn.Linear):
+                drawn = torch.randn(module.weight.shape, generator=generator) * deviation
+                module.weight.copy_(drawn)
+                module.bias.zero_()
 
 
 @torch.no_grad()

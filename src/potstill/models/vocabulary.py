@@ -38,7 +38,7 @@ def word_rows(folder: Path, tokenizer: Tokenizer) -> tuple[list[str], np.ndarray
     pieces = _word_pieces(tokenizer)
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(str(path), framework="pt") as file:
-            names = [name for name in file.keys() if name.endswith("word_embeddings.weight")]
+            names = [name for name in list(file.keys()) if name.endswith("word_embeddings.weight")]
             if names:
                 table = file.get_tensor(names[0]).float().numpy()
                 words = sorted(word for word in pieces if pieces[word] < len(table))

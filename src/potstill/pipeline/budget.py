@@ -54,8 +54,9 @@ class Budget:
             share = self.shares[stage] / sum(self.shares.values())
             per_step = measure()
             steps = int(np.clip(left * share / per_step, 10, LONGEST * planned))
+            minutes = left * share / 60
             context.report.note(
-                f"{steps:,} of the recipe's {planned:,} steps fit {left * share / 60:.1f} minutes at {per_step:.3f} s each"
+                f"{steps:,} steps (recipe: {planned:,}) fit {minutes:.1f} minutes at {per_step:.3f} s each"
             )
         write_json(file, {"steps": steps})
         return steps
@@ -84,4 +85,5 @@ def seconds_per_step(program: Program, optimiser: AdamW, batches: int = 6) -> fl
         optimiser.step(0.0)
         times.append(time.perf_counter() - started)
     optimiser.zero_grad()
+    optimiser.release()
     return float(np.mean(times[1:]))

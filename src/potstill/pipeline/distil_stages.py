@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import UNLABELLED, Examples
 from potstill.errors import ModelError
-from potstill.models.precision import training_dtype
+from potstill.models.precision import held
 from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student, uniform_layers
 from potstill.models.teacher import has_classifier, load_classifier, longest_input
@@ -57,7 +57,7 @@ __all__ = [
     "teacher_stage",
 ]
 
-CALIBRATION_TOKENS = 16_000
+CALIBRATION_TOKENS = 10_000
 BERT_GRID = tuple(product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))
 """Batch size, learning rate, epochs: Devlin et al., A.3."""
 
@@ -110,8 +110,7 @@ def _fine_tuned_teacher(
             part, job, model, encoder, train, dev, stage="teacher", epochs=epochs, budget=budget, hyper=hyper
         )
         encodings = encoder.encode(dev.texts, dev.pairs)
-        score = dev_accuracy(model.to(training_dtype(job.settings.distill.precision)), encodings, dev.labels)()
-        model.float()
+        score = dev_accuracy(model, encodings, dev.labels)()
         if len(grid) > 1:
             context.report.note(f"batch {batch_size}, rate {rate:g}, {epochs} epochs: {score:.4f} on dev")
         if best is None or score > best[0]:
@@ -188,7 +187,7 @@ def start_stage(context: Context, job: Job, above: str) -> None:
     else:
         encoder = task_encoder(job, folder / "model", _length(context))
         train = _split(context, "train")
-        teacher.to(training_dtype(job.settings.distill.precision))
+        held(teacher, job.settings.distill.precision)
         model, basis = _shrunk(context, job, teacher, job.shape, encoder.encode(train.texts, train.pairs))
     _save_start(context, model, basis, folder / "model")
 
@@ -218,7 +217,7 @@ def _training_texts(context: Context, *, augmented: bool) -> Examples:
 def teacher_logits_stage(context: Context, job: Job) -> None:
     """The teacher's logits for every training text, once: where an assistant stands between, its own are not enough."""
     encoder = task_encoder(job, context.done["teacher"] / "model", _length(context))
-    model = _teacher_model(context, context.done["teacher"]).to(training_dtype(job.settings.distill.precision))
+    model = held(_teacher_model(context, context.done["teacher"]), job.settings.distill.precision)
     texts = _training_texts(context, augmented=True)
     logits = run_logits(model, encoder.encode(texts.texts, texts.pairs), report=context.report)
     save_arrays({"logits": logits}, context.folder / "logits.safetensors")
@@ -307,6 +306,7 @@ def distilling_projections(
 
 
 def set_dropout(model: PreTrainedModel, *, on: bool) -> None:
+    """Leave the model's dropout as its config says, or take it off."""
     if not on:
         for module in model.modules():
             if isinstance(module, nn.Dropout):
@@ -317,12 +317,12 @@ def student_stage(
     context: Context, job: Job, budget: Budget, *, stage: str, start: str, above: str, phases: Sequence[Phase]
 ) -> None:
     """Distil: run the phases in order from the start, under the model above."""
-    dtype = training_dtype(job.settings.distill.precision)
-    student = _teacher_model(context, context.done[start]).to(dtype)
-    teacher = _teacher_model(context, context.done[above]).to(dtype)
+    precision = job.settings.distill.precision
+    student = _teacher_model(context, context.done[start])
+    teacher = held(_teacher_model(context, context.done[above]), precision)
     teacher.requires_grad_(requires_grad=False)
     encoder = task_encoder(job, context.done[start] / "model", _length(context))
-    projections = distilling_projections(job, phases, student, teacher, context.done[start]).to(dtype)
+    projections = distilling_projections(job, phases, student, teacher, context.done[start])
     logits = None
     if "teacher-logits" in context.done:
         logits = load_arrays(context.done["teacher-logits"] / "logits.safetensors")["logits"]
@@ -352,7 +352,7 @@ def student_stage(
 
 def assistant_stage(context: Context, job: Job, budget: Budget, *, stage: str, shape: Shape, above: str) -> None:
     """A model between teacher and student: shrunk from the one above, and distilled like a student."""
-    teacher = _teacher_model(context, context.done[above]).to(training_dtype(job.settings.distill.precision))
+    teacher = held(_teacher_model(context, context.done[above]), job.settings.distill.precision)
     encoder = task_encoder(job, context.done[above] / "model", _length(context))
     train = _split(context, "train")
     start = context.scratch / "start"

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.schema import evaluation_keys, texts_without
 from potstill.data.tables import read_texts
-from potstill.models.precision import training_dtype
+from potstill.models.precision import held
 from potstill.models.student import Shape
 from potstill.models.teacher import has_classifier, load_classifier, longest_input, read_config
 from potstill.pipeline.budget import Budget
@@ -36,17 +36,17 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
     """
     settings = job.settings.general
     labels = tuple(task_facts(context.done["data"])["labels"])
-    dtype = training_dtype(job.settings.distill.precision)
+    precision = job.settings.distill.precision
     source = job.teacher.paths[0]
-    student = load_classifier(context.done["start"] / "model", labels).to(dtype)
-    teacher = load_classifier(source, labels, new_head=not has_classifier(source), assume_order=True).to(dtype)
+    student = load_classifier(context.done["start"] / "model", labels)
+    teacher = held(load_classifier(source, labels, new_head=not has_classifier(source), assume_order=True), precision)
     teacher.requires_grad_(requires_grad=False)
     phase = replace(
         job.recipe.general, epochs=settings.epochs, batch_size=settings.batch_size, learning_rate=settings.learning_rate
     )
     set_dropout(student, on=phase.dropout)
     encodings = _packed(context, job, source)
-    projections = distilling_projections(job, [phase], student, teacher, context.done["start"]).to(dtype)
+    projections = distilling_projections(job, [phase], student, teacher, context.done["start"])
     terms = build_terms(
         phase,
         student=Shape.of(student.config).layers,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from safetensors.numpy import save_file as save_arrays
 
 from potstill import __version__
@@ -51,13 +50,15 @@ def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
     """Logits of each model on dev and test, in torch float32; the one time that test is looked at.
 
     Args:
+        context: Of the stage.
+        job: The run's.
         models: Role (teacher, student, hard_labels, small_pretrained) → name of the stage whose model it is.
     """
     arrays: dict[str, np.ndarray] = {}
     counts: dict[str, dict[str, int]] = {"truncated": {}, "windowed": {}}
     for role, stage in models.items():
         folder = context.done[stage] / "model"
-        engine = load_engine(folder, "torch", "float32", threads=threads(job))
+        engine = _engine(folder, "torch", "float32", job)
         for split, examples in _splits(context).items():
             encodings = _encodings(context, job, folder, examples)
             arrays[f"{role}/{split}"] = predict_logits(engine, encodings, report=context.report)
@@ -95,8 +96,10 @@ def _formats(job: Job) -> list[tuple[str, str]]:
     return [(name.split("-")[0], name.split("-")[1]) for name in job.settings.export.formats]
 
 
-def _engine_name(form: str) -> str:
-    return {"onnx": "onnxruntime", "openvino": "openvino", "torch": "torch"}[form]
+def _engine(folder: Path, form: str, precision: str, job: Job) -> Engine:
+    """The engine of an export; `form` is torch, onnx or openvino."""
+    names: dict[str, EngineName] = {"onnx": "onnxruntime", "openvino": "openvino", "torch": "torch"}
+    return load_engine(folder, names[form], cast("EnginePrecision", precision), threads=threads(job))
 
 
 def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
@@ -133,14 +136,14 @@ def export_stage(context: Context, job: Job) -> None:
     rows = np.random.default_rng(job.settings.run.seed).permutation(len(train))[:300]
     calibration = _encodings(context, job, folder, train.select(rows))
     made = export_student(folder, _formats(job), calibration=calibration, report=context.report)
-    reference = load_engine(folder, "torch", "float32", threads=threads(job))
+    reference = _engine(folder, "torch", "float32", job)
     encodings = {name: _encodings(context, job, folder, examples) for name, examples in splits.items()}
     base = _accuracy(predict_logits(reference, encodings["dev"]), splits["dev"].labels)
     arrays: dict[str, np.ndarray] = {}
     rows_out: list[dict[str, Any]] = []
     for export in made:
         context.report.stage("export", f"scoring {export.format} {export.precision}")
-        engine = load_engine(folder, _engine_name(export.format), export.precision, threads=threads(job))
+        engine = _engine(folder, export.format, export.precision, job)
         name = f"{export.format}-{export.precision}"
         for split in splits:
             arrays[f"{name}/{split}"] = predict_logits(engine, encodings[split], report=context.report)
@@ -190,7 +193,7 @@ def latency_stage(context: Context, job: Job) -> None:
         prepared = latency_inputs(_encodings(context, job, folder, dev), seed=job.settings.run.seed)
         for form, precision in [("torch", "float32"), *present]:
             name = f"{role}/{form}-{precision}"
-            engines[name] = load_engine(folder, _engine_name(form), precision, threads=threads(job))
+            engines[name] = _engine(folder, form, precision, job)
             inputs[name] = prepared
     context.report.stage("latency", f"{len(engines)} engines by turns")
     measured = measure_latency(engines, inputs, report=context.report)
@@ -212,7 +215,7 @@ def dev_check(context: Context, job: Job) -> dict[str, Any]:
     """The teacher's dev score, with its interval."""
     folder = context.done["teacher"] / "model"
     dev = _splits(context)["dev"]
-    engine = load_engine(folder, "torch", "float32", threads=threads(job))
+    engine = _engine(folder, "torch", "float32", job)
     logits = predict_logits(engine, _encodings(context, job, folder, dev), report=context.report)
     task = classification(context)
     metrics = bootstrap_metrics(

@@ -40,7 +40,8 @@ def plan(settings: Settings) -> dict[str, Any]:
     rows = sum(path.stat().st_size for source in job.data.values() for path in source.paths)
     notes = [
         f"teacher: {job.teacher.name}, {Shape.of(job.config)}, {teacher.total / 1e6:.1f} M parameters",
-        f"student: {job.shape}, {student.total / 1e6:.1f} M parameters ({teacher.total / student.total:.1f} times smaller)",
+        f"student: {job.shape}, {student.total / 1e6:.1f} M parameters "
+        f"({teacher.total / student.total:.1f} times smaller)",
         f"data: {rows / 1e6:.1f} MB",
         f"recipe: {job.recipe.name}: {', '.join(phase.name for phase in job.recipe.phases)}",
     ]

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from potstill.data.augment import ByPieces, Proposer, augment
 from potstill.data.examples import Examples
 from potstill.data.neighbours import StaticNeighbours
-from potstill.data.schema import LabelRule, SplitRule, load_splits
+from potstill.data.schema import LabelRule, SplitRule, evaluation_keys, examples_without, load_splits
 from potstill.data.sources import Source
 from potstill.data.stopwords import STOP_WORDS, read_stop_words
 from potstill.data.tables import Table, read_table
@@ -89,6 +89,8 @@ def augmented(context: Context, job: Job, model: Path) -> None:
             max_candidates=settings.candidates,
             report=context.report,
         )
+        # A rewritten text may happen to be one of those that judge.
+        made = examples_without(made, evaluation_keys(*(read_split(context.done["data"], n) for n in ("dev", "test"))))
     else:
         made = train
     made.write(context.folder / "train.arrow")

@@ -45,7 +45,7 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
 
 def save_model(model: PreTrainedModel, folder: Path, tokenizer_from: Path) -> None:
     """A plain `transformers` folder, float32 safetensors, with the tokenizer beside it."""
-    model.float().save_pretrained(folder, safe_serialization=True)
+    model.save_pretrained(folder)
     copy_tokenizer(tokenizer_from, folder)
 
 
@@ -112,15 +112,22 @@ def run_training(
     """Run a program with checkpoints in the stage's scratch, for as many steps as the budget says.
 
     Args:
+        context: Of the stage.
+        job: The run's.
+        program: What is trained.
         stage: Whose share of the budget it has.
         phase: Names its part of the scratch folder and of the counted randomness.
         planned: Steps of the recipe.
         schedule: Makes the schedule for a number of steps.
+        budget: Decides the steps.
         evaluate: Dev score for the curve.
+        weight_decay: Of matrices.
+        clip: Largest global norm of the gradient.
     """
 
     def optimiser() -> AdamW:
-        return AdamW(program.modules, weight_decay=weight_decay, clip=clip)
+        dtype = training_dtype(job.settings.distill.precision)
+        return AdamW(program.modules, weight_decay=weight_decay, clip=clip, dtype=dtype)
 
     steps = budget.steps(context, f"{stage}", planned, lambda: seconds_per_step(program, optimiser()))
     made = schedule(steps)
@@ -164,7 +171,6 @@ def fine_tune(
     settings = job.settings
     encodings, labels, ids = encode_examples(encoder, examples)
     batches = Batches(encodings, labels, ids, int(hyper["batch_size"]), settings.run.seed)
-    model.to(training_dtype(settings.distill.precision))
     dev_encodings = encoder.encode(dev.texts, dev.pairs)
     steps = max(1, round(epochs * -(-len(encodings) // int(hyper["batch_size"]))))
     result, schedule = run_training(
@@ -181,7 +187,6 @@ def fine_tune(
         evaluate=dev_accuracy(model, dev_encodings, dev.labels),
         weight_decay=hyper["weight_decay"],
     )
-    model.float()
     return phase_facts(result, schedule, len(encodings), int(hyper["batch_size"]), [("hard", 1.0, 1.0)])
 
 

@@ -18,6 +18,7 @@ POTSTILL = Recipe(
         Phase(
             "distil",
             (
+                Term("embedding", hidden_mse, 0.0),
                 Term("hidden", hidden_mse),
                 Term("attention", attention_mse, 0.1),
                 Term("logits", logits_kl),

@@ -4,7 +4,7 @@ They hold encoded texts and models; the loop holds the optimiser, the pipeline h
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,24 +15,15 @@ from transformers import PreTrainedModel
 
 from potstill.data.batching import length_batches
 from potstill.data.encoding import Encodings
+from potstill.errors import ModelError
 from potstill.losses import hard_cross_entropy
 from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates, tap
-from potstill.progress import SILENT, Reporter
+from potstill.recipes.forward import forward_inputs, run_logits
 from potstill.storage import digest
 from potstill.training.program import LossTerm, TermValue
 
 __all__ = ["Batches", "Distilling", "FineTuning", "forward_inputs", "projections_for", "run_logits"]
-
-
-def forward_inputs(model: PreTrainedModel, batch: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """A batch as a model's keyword arguments: no mask where nothing is padded, no token types where it has none."""
-    inputs = {"input_ids": torch.from_numpy(batch["input_ids"])}
-    if not batch["attention_mask"].all():
-        inputs["attention_mask"] = torch.from_numpy(batch["attention_mask"])
-    if getattr(model.config, "type_vocab_size", 0) > 1:
-        inputs["token_type_ids"] = torch.from_numpy(batch["token_type_ids"])
-    return {name: tensor.to(model.device) for name, tensor in inputs.items()}
 
 
 @dataclass(frozen=True)
@@ -68,8 +59,9 @@ class Batches:
 
     def digest(self) -> str:
         """SHA-256 of everything that the order and content of batches depend on."""
-        parts = [self.encodings.input_ids, self.encodings.starts, self.labels, self.ids]
-        return digest([*(str(hash_bytes(part)) for part in parts), self.batch_size, self.seed, self.max_tokens])
+        own = self.encodings
+        parts = [own.input_ids, own.token_type_ids, own.starts, self.labels, self.ids]
+        return digest([*map(hash_bytes, parts), own.pad_token_id, self.batch_size, self.seed, self.max_tokens])
 
 
 def hash_bytes(array: np.ndarray) -> str:
@@ -86,12 +78,15 @@ class FineTuning:
         self.model, self.data = model, batches
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
+        """As `Program.batches`."""
         return self.data.of_epoch(epoch)
 
     def counts(self, rows: np.ndarray) -> dict[str, float]:
+        """As `Program.counts`."""
         return {"hard": float(np.count_nonzero(self.data.labels[rows] >= 0))}
 
     def step(self, rows: np.ndarray) -> dict[str, TermValue]:
+        """As `Program.step`."""
         inputs = forward_inputs(self.model, self.data.encodings.batch(rows))
         choose_attention(self.model, inputs["input_ids"].shape[1], backward=True)
         logits = self.model(**inputs).logits
@@ -100,38 +95,12 @@ class FineTuning:
         }
 
     def describe(self, rows: np.ndarray) -> str:
+        """As `Program.describe`."""
         return _named(self.data.ids[rows])
 
     def state(self) -> dict[str, Any]:
+        """As `Program.state`."""
         return {"program": "fine-tuning", "data": self.data.digest()}
-
-
-@torch.inference_mode()
-def run_logits(
-    model: PreTrainedModel, encodings: Encodings, *, batch_tokens: int = 8192, report: Reporter = SILENT
-) -> np.ndarray:
-    """The model's logits for every window, as it is held, in eval mode: float32 (m, C).
-
-    Args:
-        model: A classifier; its mode is restored.
-        encodings: m windows.
-        batch_tokens: Tokens in a forward pass, padding included.
-        report: Receives progress in windows.
-    """
-    was_training = model.training
-    model.eval()
-    result = np.zeros((len(encodings), model.config.num_labels), dtype=np.float32)
-    rows = np.arange(len(encodings), dtype=np.int64)
-    done = 0
-    batches = length_batches(encodings.lengths, rows, batch_size=256, seed=0, epoch=0, max_tokens=batch_tokens)
-    for windows in batches:
-        inputs = forward_inputs(model, encodings.batch(windows))
-        choose_attention(model, inputs["input_ids"].shape[1], backward=False)
-        result[windows] = model(**inputs).logits.float().cpu().numpy()
-        done += len(windows)
-        report.progress(done, len(encodings))
-    model.train(was_training)
-    return result
 
 
 def _named(ids: np.ndarray) -> str:
@@ -160,6 +129,9 @@ class Distilling:
         projections: By `projections_for`; empty where no term needs one.
         batches: The student's encodings; the teacher has the same tokenizer.
         logits: float32 (m, C), the teacher's, one row a window; None where the teacher is run.
+
+    Raises:
+        ModelError: An attention term between models with different numbers of heads, or layers that do not exist.
     """
 
     def __init__(
@@ -179,15 +151,18 @@ class Distilling:
         self.taps: tuple[LayerStates, LayerStates] | None = None
         if self.needs_states:
             assert teacher is not None
+            _check_heads(student, teacher, self.terms)
             self.taps = _taps(student, teacher, self.terms)
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
+        """As `Program.batches`."""
         return self.data.of_epoch(epoch)
 
     def counts(self, rows: np.ndarray) -> dict[str, float]:
+        """As `Program.counts`."""
         lengths = self.data.encodings.lengths[rows]
         longest = float(lengths.max()) if len(lengths) else 0.0
-        labels, classes = self.data.labels[rows], float(self.student.config.num_labels)
+        labels, classes = self.data.labels[rows], float(self.student.config.num_labels or 0)
         sizes = {
             "tokens": float(lengths.sum()),
             "padded": longest * len(rows),
@@ -211,6 +186,7 @@ class Distilling:
         return {term.name: counted.get(term.fn.__name__, sizes["texts"]) for term in self.terms}
 
     def step(self, rows: np.ndarray) -> dict[str, TermValue]:
+        """As `Program.step`."""
         arrays = self.data.encodings.batch(rows)
         inputs = forward_inputs(self.student, arrays)
         length = inputs["input_ids"].shape[1]
@@ -254,16 +230,29 @@ class Distilling:
         return TermValue(torch.stack(sums).sum(), count)
 
     def describe(self, rows: np.ndarray) -> str:
+        """As `Program.describe`."""
         return _named(self.data.ids[rows])
 
     def state(self) -> dict[str, Any]:
+        """As `Program.state`."""
         terms = [[term.name, term.fn.__name__, list(term.layers), term.weight, term.temperature] for term in self.terms]
-        return {"program": "distilling", "data": self.data.digest(), "terms": digest(terms)}
+        logits = None if self.logits is None else hash_bytes(self.logits)
+        return {"program": "distilling", "data": self.data.digest(), "terms": digest(terms), "logits": logits}
 
     def close(self) -> None:
         """Take the hooks off the models."""
         for states in self.taps or ():
             states.close()
+
+
+def _check_heads(student: PreTrainedModel, teacher: PreTrainedModel, terms: Sequence[LossTerm]) -> None:
+    ours, theirs = (model.config.num_attention_heads for model in (student, teacher))
+    if ours != theirs and any(term.name == "attention" for term in terms):
+        raise ModelError(
+            f"a student with {ours} attention heads under a teacher with {theirs}",
+            expected="as many: the attention loss compares head with head",
+            fix="set distill.weights.attention to 0",
+        )
 
 
 def _taps(

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from potstill.errors import ModelError
+from potstill.errors import ModelError, SettingsError
 from potstill.training.program import LossTerm
 
 __all__ = ["LayerMapping", "Phase", "Recipe", "Term", "build_terms", "layer_pairs", "with_overrides"]
@@ -91,12 +91,14 @@ def layer_pairs(student: int, teacher: int, mapping: LayerMapping) -> tuple[tupl
     """
     if student > teacher:
         raise ModelError(f"a student of {student} layers under a teacher of {teacher}", expected="no more layers")
-    count = {
-        "uniform": lambda m: m * teacher // student,
-        "top": lambda m: m + teacher - student,
-        "bottom": lambda m: m,
-    }[mapping]
-    return tuple((m, count(m)) for m in range(1, student + 1))
+    layers = range(1, student + 1)
+    match mapping:
+        case "uniform":
+            return tuple((m, m * teacher // student) for m in layers)
+        case "top":
+            return tuple((m, m + teacher - student) for m in layers)
+        case "bottom":
+            return tuple((m, m) for m in layers)
 
 
 def build_terms(
@@ -120,7 +122,19 @@ def with_overrides(
     batch_size: int | None,
     learning_rate: float | None,
 ) -> Recipe:
-    """The recipe with what the user set: each override holds for every task phase; None leaves the recipe's own."""
+    """The recipe with what the user set: each override holds for every task phase; None leaves the recipe's own.
+
+    Phases all of whose weights are 0 are left out.
+
+    Raises:
+        SettingsError: A weight for a term that the recipe does not have, or no phase with a weight above 0.
+    """
+    known = sorted({term.name for phase in recipe.phases for term in phase.terms})
+    if unknown := [name for name, weight in weights.items() if weight and name not in known]:
+        raise SettingsError(
+            f"distill.weights.{unknown[0]} in the recipe {recipe.name!r}, which has no such term",
+            expected=f"one of {', '.join(known)}",
+        )
 
     def change(phase: Phase) -> Phase:
         terms = tuple(
@@ -135,6 +149,7 @@ def with_overrides(
             learning_rate=phase.learning_rate if learning_rate is None else learning_rate,
         )
 
-    return replace(
-        recipe, phases=tuple(phase for phase in map(change, recipe.phases) if any(t.weight for t in phase.terms))
-    )
+    phases = tuple(phase for phase in map(change, recipe.phases) if any(term.weight for term in phase.terms))
+    if not phases:
+        raise SettingsError("distill.weights that are all 0", expected="one above 0")
+    return replace(recipe, phases=phases)

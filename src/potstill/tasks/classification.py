@@ -1,7 +1,7 @@
 """Classification of one text or a pair: how scores of windows become a text's answer, and what is measured.
 
-numpy alone, so that an engine without torch can use it. The head is `transformers`' own (`potstill.models.teacher`), the
-losses are declared in recipes.
+numpy alone, so that an engine without torch can use it. The head is `transformers`' own (`potstill.models.teacher`),
+the losses are declared in recipes.
 """
 
 from dataclasses import dataclass

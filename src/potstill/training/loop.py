@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from potstill.errors import NonFiniteError, StorageError
+from potstill.errors import DataError, NonFiniteError, StorageError
 from potstill.progress import SILENT, Reporter
 from potstill.training.checkpoint import load_checkpoint, save_checkpoint
 from potstill.training.interrupt import Stop, deferred_interrupts
@@ -49,9 +49,14 @@ class Schedule:
     steps: int
     learning_rate: float
     warmup: float = 0.1
-    decay: str = "linear"
+    decay: Literal["linear", "constant"] = "linear"
     accumulate: int = 1
     average: float = 0.0
+
+    @property
+    def averaged(self) -> int:
+        """Number of last updates whose weights are averaged: `average` of the steps, rounded."""
+        return round(self.average * self.steps)
 
     def rate(self, step: int) -> float:
         """Learning rate of update `step` (0-based)."""
@@ -82,6 +87,8 @@ def _updates(program: Program, accumulate: int, skip: int) -> Iterator[list[np.n
     """Lists of micro-batches, one list an update, epoch after epoch, from update `skip` on."""
     for epoch in itertools.count():
         batches = program.batches(epoch)
+        if not batches:
+            raise DataError("a training without a single batch", expected="one text or more")
         updates = -(-len(batches) // accumulate)
         if skip >= updates:
             skip -= updates
@@ -96,7 +103,7 @@ class _Training:
 
     def __init__(self, program: Program, optimiser: AdamW, schedule: Schedule, identity: dict[str, Any]) -> None:
         self.program, self.optimiser, self.schedule = program, optimiser, schedule
-        self.identity = {**identity, **program.state(), "schedule": asdict(schedule)}
+        self.identity = {**identity, **program.state(), "schedule": asdict(schedule), "optimiser": optimiser.facts()}
         self.step = 0
         self.result = TrainingResult()
         self.average: dict[str, Tensor] = {}
@@ -139,24 +146,24 @@ class _Training:
         for number, rows in enumerate(micro_batches):
             torch.manual_seed(counter_seed(*seed, self.step, number))
             terms = self.program.step(rows)
+            self._record(terms, rows)
             losses = [
                 self.program.weights[name] * term.sum / max(totals.get(name, term.count), 1.0)
                 for name, term in terms.items()
             ]
-            torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
-            self._record(terms, described)
+            torch.stack(losses).sum().backward()
             self.result.examples += len(rows)
         self.optimiser.step(self.schedule.rate(self.step), described)
         self.step += 1
-        if self.schedule.average and self.step > self.schedule.steps * (1.0 - self.schedule.average):
+        if self.step > self.schedule.steps - self.schedule.averaged:
             self._add_to_average()
 
-    def _record(self, terms: Mapping[str, TermValue], described: str) -> None:
+    def _record(self, terms: Mapping[str, TermValue], rows: np.ndarray) -> None:
         for name, term in terms.items():
             value = float(term.sum.detach())
             if not math.isfinite(value):
                 raise NonFiniteError(
-                    f"the {name} loss is {value} on the batch of {described}",
+                    f"the {name} loss is {value} on the batch of {self.program.describe(rows)}",
                     fix="lower the learning rate, or set distill.precision to float32",
                 )
             self.sums[name] = self.sums.get(name, 0.0) + value
@@ -189,10 +196,10 @@ class _Training:
 
     @torch.no_grad()
     def finish(self) -> None:
-        """The averaged weights, where there are any, become the result."""
+        """The averaged weights, where there are any, become the result; the modules hold it as float32."""
         for name, tensor in self.average.items():
             self.optimiser.masters[name].data.copy_(tensor)
-        self.optimiser.publish()
+        self.optimiser.release()
 
 
 def train(
@@ -210,7 +217,7 @@ def train(
     """Run a program for `schedule.steps` updates, going on from the newest checkpoint where there is one.
 
     Args:
-        program: Its modules end with the trained weights.
+        program: Its modules end with the trained weights, float32.
         optimiser: Made over the same modules.
         schedule: Steps and learning rates.
         seed: Parts of the counted randomness, such as (seed, stage name).
@@ -263,8 +270,8 @@ def _run(
         rate = training.result.examples / max(training.result.seconds, 1e-9)
         terms = training.result.curve[-1]["terms"] if training.result.curve else {}
         report.progress(training.step, steps, **terms, examples_per_s=rate)
-        due = time.monotonic() - last_save > save_every
-        if checkpoints is not None and training.step < steps and (due or stop.requested):
+        due = training.step < steps and time.monotonic() - last_save > save_every
+        if checkpoints is not None and (due or stop.requested):
             training.save(checkpoints)
             last_save = time.monotonic()
         if stop.requested:

@@ -5,6 +5,7 @@ model receives a rounded copy after each step.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,7 @@ class AdamW:
         weight_decay: Decoupled decay of matrices; vectors (biases, LayerNorm) have none.
         clip: Largest global norm of the gradient; None means no clipping.
         betas, eps: Adam's.
+        dtype: What the modules are held in until `release`; their weights must be float32 when they are given.
     """
 
     def __init__(
@@ -39,24 +41,29 @@ class AdamW:
         clip: float | None = 1.0,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.clip = clip
+        self.clip, self.modules = clip, dict(modules)
+        self._facts: dict[str, Any] = {"weight_decay": weight_decay, "clip": clip, "betas": list(betas), "eps": eps}
+        self._facts |= {"learning_rates": dict(learning_rates or {}), "dtype": str(dtype)}
         self.parameters: dict[str, nn.Parameter] = {}
         self.factors: list[float] = []
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         self.masters: dict[str, nn.Parameter] = {}
+        self._frozen: list[tuple[nn.Parameter, Tensor]] = []
         for module_name, module in modules.items():
             factor = (learning_rates or {}).get(module_name, 1.0)
             for name, parameter in module.named_parameters():
                 if not parameter.requires_grad:
+                    self._frozen.append((parameter, parameter.data))
                     continue
                 full = f"{module_name}.{name}"
                 self.parameters[full] = parameter
-                is_master = parameter.dtype == torch.float32
-                master = parameter if is_master else nn.Parameter(parameter.detach().float())
+                master = parameter if dtype == torch.float32 else nn.Parameter(parameter.detach().clone())
                 self.masters[full] = master
                 decay = weight_decay if decays(name, parameter) else 0.0
                 groups.setdefault((factor, decay), []).append(master)
+            module.to(dtype=dtype)
         self.factors = [factor for factor, _ in groups]
         self.adam = torch.optim.AdamW(
             [{"params": params, "weight_decay": decay} for (_, decay), params in groups.items()],
@@ -116,14 +123,32 @@ class AdamW:
             master.grad = self._buffers[name]
             own.append(gradient)
             wide.append(master.grad)
-        torch._foreach_copy_(wide, own)
+        if own:  # float32 modules are their own masters, and foreach refuses an empty list
+            torch._foreach_copy_(wide, own)
 
     @torch.no_grad()
     def publish(self) -> None:
         """Give the models the rounded master weights."""
+        if not self._copies:
+            return
         torch._foreach_copy_(
             [self.parameters[name].data for name in self._copies], [self.masters[name].data for name in self._copies]
         )
+
+    @torch.no_grad()
+    def release(self) -> None:
+        """Give the modules their weights back as float32, unrounded; no step may follow."""
+        for module in self.modules.values():
+            module.float()
+        for name in self._copies:
+            self.parameters[name].data = self.masters[name].data
+            self.parameters[name].grad = None
+        for parameter, weights in self._frozen:
+            parameter.data = weights
+
+    def facts(self) -> dict[str, Any]:
+        """The hyper-parameters, as JSON: a checkpoint must agree with them."""
+        return self._facts
 
     def state_tensors(self) -> dict[str, Tensor]:
         """Everything that a later step depends on: master weights and moments, by parameter name."""

@@ -44,20 +44,22 @@ class TermValue:
 class Program(Protocol):
     """See `potstill.recipes.programs` for those there are."""
 
-    modules: Mapping[str, nn.Module]
-    """What is trained, by name; saved under these names in checkpoints."""
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """What is trained, by name; saved under these names in checkpoints."""
 
-    weights: Mapping[str, float]
-    """Term name → weight."""
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Term name → weight."""
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
-        """The micro-batches of an epoch in their order, each an array of row numbers; depends on nothing but `epoch`."""
+        """The micro-batches of an epoch in their order, arrays of row numbers; depends on nothing but `epoch`."""
 
     def step(self, rows: np.ndarray) -> dict[str, TermValue]:
         """Forward pass on one micro-batch."""
 
     def counts(self, rows: np.ndarray) -> dict[str, float]:
-        """The counts that `step` will give for a micro-batch, without running it: accumulation needs their total first."""
+        """The counts that `step` will give, without running it: accumulation needs their total first."""
 
     def describe(self, rows: np.ndarray) -> str:
         """Names the batch for an error message (example ids)."""

@@ -1,0 +1,84 @@
+"""What potstill.json says about a model: its task, how texts are cut, and which engine to run it with."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from potstill.data.encoding import LongText
+from potstill.engines import FILES, EngineName, Precision
+from potstill.errors import ModelError
+from potstill.storage import read_json
+
+__all__ = ["DEPLOYMENT", "Deployment", "read_deployment"]
+
+DEPLOYMENT = "potstill.json"
+_SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The keys of potstill.json that answering a text needs.
+
+    Attributes:
+        labels: Label names, in the order of the model's outputs.
+        max_length: Longest input in tokens, special tokens included.
+        long_text: What is done with a longer text: `cut` or `window`.
+        step: Tokens between the starts of two windows; None is the encoder's own choice.
+        deploy: Engine and precision to run it with; None where none was chosen.
+    """
+
+    labels: tuple[str, ...]
+    max_length: int
+    long_text: LongText
+    step: int | None
+    deploy: tuple[EngineName, Precision] | None
+
+
+def read_deployment(folder: Path) -> Deployment:
+    """Read and check a model folder's potstill.json.
+
+    Raises:
+        ModelError: There is none, or a key of it has no value that can be used.
+        StorageError: It is not JSON.
+    """
+    path = folder / DEPLOYMENT
+    if not path.is_file():
+        raise ModelError(
+            f"{folder} has no {DEPLOYMENT}",
+            expected="a folder that `potstill distill` wrote (the student/ folder of a run)",
+        )
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} holds {type(values).__name__}", expected="an object")
+
+    def get(key: str, right: Callable[[Any], bool], expected: str) -> Any:
+        value = values.get(key)
+        if not right(value):
+            raise ModelError(f"{path}: {key} is {value!r}", expected=expected)
+        return value
+
+    get("schema_version", lambda value: value == _SCHEMA_VERSION, f"{_SCHEMA_VERSION}; a newer Potstill may read it")
+    get("task", lambda value: value == "classification", "'classification'")
+    labels = get("labels", _are_names, "a list of two or more different names")
+    length = get("max_length", _is_count, "a number of tokens")
+    long_text = get("long_text", lambda value: value in ("cut", "window"), "'cut' or 'window'")
+    step = get("step", lambda value: value is None or _is_count(value), "a number of tokens, or null")
+    deploy = get("deploy", _is_engine, "null, or engine and precision: one of " + ", ".join(map(" ".join, FILES)))
+    chosen = None if deploy is None else (deploy["engine"], deploy["precision"])
+    return Deployment(tuple(labels), length, cast(LongText, long_text), step, chosen)
+
+
+def _are_names(value: Any) -> bool:
+    named = isinstance(value, list) and all(isinstance(name, str) and name for name in value)
+    return named and len(value) >= 2 and len(set(value)) == len(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_engine(value: Any) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, Mapping) and (value.get("engine"), value.get("precision")) in FILES

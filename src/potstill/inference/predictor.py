@@ -1,0 +1,219 @@
+"""Texts in, answers out: reads a model's folder, encodes, runs an engine, merges windows, names labels.
+
+Works a chunk of rows at a time, so memory is flat in their number; a row that cannot be answered says why, and the
+others go on. Imports no torch: a folder exported to ONNX or OpenVINO is answered without it.
+"""
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from potstill.data.encoding import Encodings, TextEncoder
+from potstill.engines import Engine, EngineName, Precision, load, obstacle
+from potstill.errors import DataError, ModelError
+from potstill.inference.deployment import Deployment, read_deployment
+from potstill.tasks import Classification
+
+__all__ = ["Prediction", "Predictor", "Row"]
+
+Row = str | tuple[str, str]
+"""One text, or the two of a pair."""
+
+# A chunk is closed by whichever comes first; long enough that sorting by length inside it saves padding.
+_CHUNK_ROWS = 1024
+_CHUNK_CHARACTERS = 4_000_000
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer to one row.
+
+    Attributes:
+        label: The most probable label; None where the row could not be answered.
+        probabilities: By label, softmax of the mean logits of the text's windows; they add up to 1. Empty where the row
+            could not be answered.
+        truncated: Whether the model did not see all of the text.
+        windows: In how many windows it was read; 0 where the row could not be answered.
+        reason: Why the row could not be answered; None where it was.
+    """
+
+    label: str | None
+    probabilities: dict[str, float] = field(default_factory=dict)
+    truncated: bool = False
+    windows: int = 0
+    reason: str | None = None
+
+
+class Predictor:
+    """Answers texts with a label and probabilities.
+
+    Args:
+        engine: Runs the model.
+        encoder: Makes its input.
+        labels: Label names, in the order of the model's outputs.
+    """
+
+    def __init__(self, engine: Engine, encoder: TextEncoder, labels: Sequence[str]) -> None:
+        self.engine, self.encoder = engine, encoder
+        self.task = Classification(tuple(labels))
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        *,
+        engine: EngineName | None = None,
+        precision: Precision | None = None,
+        threads: int | None = None,
+    ) -> "Predictor":
+        """Open the folder of a finished model.
+
+        Args:
+            folder: Holds potstill.json, tokenizer.json and what the engine reads.
+            engine: What runs it, and nothing else. None means what potstill.json names under `deploy`; where that is not
+                named, torch in float32, and so with a warning where it cannot be had here.
+            precision: Its arithmetic. None means the one named for this engine, else float32.
+            threads: Threads of one run; None leaves it to the engine.
+
+        Raises:
+            ModelError: A folder without what is needed, or an engine that cannot be had here.
+            StorageError: The engine's file is missing.
+        """
+        deployment = read_deployment(folder)
+        chosen = _choose(folder, deployment, engine, precision)
+        encoder = TextEncoder.from_folder(
+            folder, max_length=deployment.max_length, long_text=deployment.long_text, step=deployment.step
+        )
+        return cls(load(folder, *chosen, threads=threads), encoder, deployment.labels)
+
+    def predict(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch_size: int = 32
+    ) -> list[Prediction]:
+        """Answer n texts, or n pairs, in their order.
+
+        Args:
+            texts: Texts; of pairs, the first of each.
+            pairs: The second of each pair; None for a task on one text.
+            batch_size: Windows in one run of the engine.
+
+        Raises:
+            DataError: Not as many seconds as firsts.
+        """
+        if pairs is not None and len(pairs) != len(texts):
+            raise DataError(f"{len(texts)} texts and {len(pairs)} second texts", expected="as many of both")
+        rows: Iterable[Row] = texts if pairs is None else zip(texts, pairs, strict=True)
+        return list(self.predict_stream(rows, batch_size=batch_size))
+
+    def predict_stream(self, rows: Iterable[Row], *, batch_size: int = 32) -> Iterator[Prediction]:
+        """Answer rows as they come, in their order, in memory that does not grow with their number.
+
+        Args:
+            rows: Texts, or pairs; all of one kind.
+            batch_size: Windows in one run of the engine.
+
+        Raises:
+            DataError: Texts and pairs in one stream, or a batch size below 1.
+        """
+        if batch_size < 1:
+            raise DataError(f"batch size {batch_size}", expected="1 or more")
+        for chunk in _chunks(rows):
+            yield from self._answer(chunk, batch_size)
+
+    def _answer(self, rows: list[Row], batch_size: int) -> list[Prediction]:
+        answers = [Prediction(None, reason=_flaw(row)) for row in rows]
+        whole = [index for index, answer in enumerate(answers) if answer.reason is None]
+        if not whole:
+            return answers
+        encodings = self._encode([rows[index] for index in whole])
+        windows = np.bincount(encodings.example, minlength=len(whole))
+        truncated = self._truncated([rows[index] for index in whole], encodings, windows)
+        scores = self.task.merge(self._logits(encodings, batch_size), encodings.example)
+        chosen, probabilities = self.task.decode(np.nan_to_num(scores))
+        for place, index in enumerate(whole):
+            if not np.isfinite(scores[place]).all():
+                answers[index] = Prediction(None, reason="the model gives NaN or infinity for it")
+                continue
+            answers[index] = Prediction(
+                self.task.labels[chosen[place]],
+                dict(zip(self.task.labels, map(float, probabilities[place]), strict=True)),
+                bool(truncated[place]),
+                int(windows[place]),
+            )
+        return answers
+
+    def _encode(self, rows: list[Row]) -> Encodings:
+        if all(isinstance(row, str) for row in rows):
+            return self.encoder.encode([str(row) for row in rows])
+        if any(isinstance(row, str) for row in rows):
+            raise DataError("texts and pairs in one stream", expected="rows of one kind")
+        return self.encoder.encode([row[0] for row in rows], [row[1] for row in rows])
+
+    def _truncated(self, rows: list[Row], encodings: Encodings, windows: np.ndarray) -> np.ndarray:
+        """bool (n,). `Encodings` counts the texts that lost tokens; which ones is seen where one window is full."""
+        truncated = np.zeros(len(rows), dtype=bool)
+        if encodings.truncated:
+            longest = np.zeros(len(rows), dtype=np.int64)
+            np.maximum.at(longest, encodings.example, encodings.lengths)
+            for place in np.flatnonzero((windows == 1) & (longest == self.encoder.max_length)):
+                row = rows[place]
+                encoding = self.encoder.tokenizer.encode(*([row] if isinstance(row, str) else row))
+                truncated[place] = len(encoding.ids) > self.encoder.max_length
+        return truncated
+
+    def _logits(self, encodings: Encodings, batch_size: int) -> np.ndarray:
+        """float32 (m, n_labels): of every window, batched by length so that little is padded."""
+        order = np.argsort(-encodings.lengths, kind="stable")
+        logits = np.empty((len(encodings), len(self.task.labels)), dtype=np.float32)
+        for start in range(0, len(order), batch_size):
+            windows = order[start : start + batch_size]
+            found = self.engine.run(encodings.batch(windows))["logits"]
+            if found.shape != (len(windows), len(self.task.labels)):
+                raise ModelError(
+                    f"logits of shape {found.shape}", expected=f"({len(windows)}, {len(self.task.labels)}), one a label"
+                )
+            logits[windows] = found
+        return logits
+
+
+def _choose(
+    folder: Path, deployment: Deployment, engine: EngineName | None, precision: Precision | None
+) -> tuple[EngineName, Precision]:
+    named = deployment.deploy
+    if engine is not None or precision is not None:
+        wanted = engine or (named[0] if named else "torch")
+        usual = named[1] if named and named[0] == wanted else "float32"
+        return wanted, precision or usual
+    if named is None:
+        return "torch", "float32"
+    if (reason := obstacle(folder, *named)) is not None:
+        warnings.warn(f"{' '.join(named)} is not used, torch float32 is: {reason}", stacklevel=3)
+        return "torch", "float32"
+    return named
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    chunk: list[Row] = []
+    characters = 0
+    for row in rows:
+        chunk.append(row)
+        characters += len(row) if isinstance(row, str) else sum(map(len, row))
+        if len(chunk) == _CHUNK_ROWS or characters >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _flaw(row: Row) -> str | None:
+    """Why a row cannot be encoded; None where it can."""
+    for text in (row,) if isinstance(row, str) else row:
+        if not text.strip():
+            return "empty"
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            return f"not a Unicode text: a lone surrogate at character {error.start}"
+    return None
