@@ -65,9 +65,10 @@ def read_json(path: Path) -> Any:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file whole or not at all: temporary file beside it, fsync, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    name: str | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
@@ -76,11 +77,11 @@ def write_bytes(path: Path, content: bytes) -> None:
         os.replace(name, path)
         _sync_folder(path.parent)
     except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise StorageError(f"{path} cannot be written: {error.strerror}", fix="free space or choose another folder") from error
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        fix = "free space or choose another folder"
+        raise StorageError(f"{path} cannot be written: {error.strerror}", fix=fix) from error
+    finally:
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -108,9 +109,9 @@ def _sync_tree(folder: Path) -> None:
 def atomic_folder(final: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
     """A folder that appears whole, with a manifest, or not at all.
 
-    Yields a temporary folder on the same file system. `facts` are read when the block ends. When it ends well, every file is fsynced, a manifest with
-    `facts` and the SHA-256 of each file is written last, and the folder takes the place of `final`. When it does not,
-    the temporary folder is removed and `final` is as it was.
+    Yields a temporary folder on the same file system. When the block ends well, every file is fsynced, a manifest with
+    `facts` (read then) and the SHA-256 of each file is written last, and the folder takes the place of `final`. When it
+    does not, the temporary folder is removed and `final` is as it was.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=final.parent, prefix=f".{final.name}.tmp-"))
@@ -154,7 +155,9 @@ def verify_folder(folder: Path) -> dict[str, Any]:
     for name, expected in manifest["files"].items():
         path = folder / name
         if not path.is_file() or digest_file(path) != expected:
-            raise StorageError(f"{path} is missing or damaged", expected=f"SHA-256 {expected}", fix="remove its folder and run again")
+            raise StorageError(
+                f"{path} is missing or damaged", expected=f"SHA-256 {expected}", fix="remove its folder and run again"
+            )
     return manifest
 
 
@@ -164,7 +167,9 @@ def ensure_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(existing).free
     if free < needed:
         raise StorageError(
-            f"{free / 1e6:,.0f} MB free for {folder}", expected=f"{needed / 1e6:,.0f} MB", fix="free space or choose another --out"
+            f"{free / 1e6:,.0f} MB free for {folder}",
+            expected=f"{needed / 1e6:,.0f} MB",
+            fix="free space or choose another --out",
         )
 
 
@@ -181,9 +186,9 @@ def lock(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             file.seek(0)
-            raise LockHeld(
-                f"{folder} is in use by process {file.read().strip() or 'unknown'}", fix="wait for it, or choose another --out"
-            ) from error
+            holder = file.read().strip() or "unknown"
+            fix = "wait for it, or choose another --out"
+            raise LockHeld(f"{folder} is in use by process {holder}", fix=fix) from error
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.recipes import plain_bert as plain
 from tests.small_models import random_encodings, small_model
@@ -16,6 +16,8 @@ from tests.small_models import random_encodings, small_model
 from potstill.recipes import RECIPES, build_terms
 from potstill.recipes.programs import Batches, Distilling, projections_for
 from potstill.training import AdamW, Schedule, train
+
+NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # each example trains; the first that fails will do
 
 LAYERS = {  # mapping → student layer (1-based) → teacher layer, as in the paper's section 3.1 and table 4
     "uniform": lambda m, ours, theirs: math.floor(m * theirs / ours),
@@ -109,7 +111,10 @@ def written_out(problem, program):
     return {term.name: losses[term.name]() for term in program.terms}, leaves
 
 
-def check(problem, *, rate=5e-3, eps=1e-8):
+def check(problem, *, rate=5e-3, eps=1e-5):
+    """ε is larger than Adam's usual 1e-8: its first step is g/(|g| + ε), which blows rounding up to a full step where
+    the true gradient is 0 or nearly so (a key's bias under a loss on logits: softmax does not see it).
+    """
     program = set_up(problem)
     wanted, leaves = written_out(problem, program)
     (rows,) = program.batches(0)
@@ -135,18 +140,16 @@ def check(problem, *, rate=5e-3, eps=1e-8):
     assert moved > rate
 
 
-@settings(max_examples=25)
+@settings(max_examples=12, phases=NO_SHRINKING)
 @given(problems(phases=[("paper", "intermediate"), ("reference", "intermediate"), ("potstill", "distil")]))
 def test_inner_states(problem):
     check(problem)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8, phases=NO_SHRINKING)
 @given(problems(phases=[("paper", "prediction"), ("reference", "prediction")]))
 def test_logits(problem):
-    # A key's bias moves all scores of a row alike: softmax, so the loss, does not change, its gradient is 0 and what is
-    # computed is rounding, which Adam would blow up to a full step. A larger ε keeps it rounding.
-    check(problem, eps=1e-5)
+    check(problem)
 
 
 @pytest.mark.parametrize("mode", ["paper", "reference"])

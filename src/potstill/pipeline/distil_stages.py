@@ -131,7 +131,7 @@ def _calibration(model: PreTrainedModel, encodings: Encodings, seed: int) -> lis
 
 
 def _source_layers(student: int, teacher: int) -> tuple[int, ...]:
-    """Teacher layers (1-based) that a shrunk model is cut from: the mapping's own, so that losses continue the start."""
+    """Teacher layers (1-based) that a shrunk model is cut from: the mapping's, so that the losses go on from there."""
     return uniform_layers(student, teacher)
 
 

@@ -235,8 +235,8 @@ def _require_teacher(job: Job, run: Run) -> None:
         f"the majority class {100 * majority_share(examples.labels):.1f} %"
     )
     fix = (
-        "this usually means labels in another order than the teacher's, an encoder that was not fine-tuned, too few dev "
-        "rows to tell, or a label that the text does not decide: look at the confusion table in report.html"
+        "this usually means labels in another order than the teacher's, an encoder that was not fine-tuned, too few "
+        "dev rows to tell, or a label that the text does not decide: look at report.html"
     )
     made = refused_report(job, run.done, run.seconds, threads(job), dev, reason)
     publish(made, None, run.out)

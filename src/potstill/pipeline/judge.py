@@ -3,7 +3,7 @@
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from safetensors.numpy import save_file as save_arrays
@@ -11,7 +11,8 @@ from safetensors.numpy import save_file as save_arrays
 from potstill import __version__
 from potstill.data.encoding import Encodings
 from potstill.data.examples import Examples
-from potstill.engines import Engine
+from potstill.engines import ENGINE_OF_FORMAT, Engine, FormatName
+from potstill.engines import Precision as EnginePrecision
 from potstill.engines import load as load_engine
 from potstill.evaluation.baselines import majority, tfidf_logistic
 from potstill.evaluation.evaluate import predict_logits
@@ -19,6 +20,7 @@ from potstill.evaluation.latency import measure_latency, measure_tokenisation
 from potstill.evaluation.latency_inputs import latency_inputs, length_facts
 from potstill.export import export_student, judge, parity
 from potstill.metrics import bootstrap_metrics
+from potstill.models.teacher import longest_input, read_config
 from potstill.pipeline.distil_stages import classification
 from potstill.pipeline.job import Job, model_facts
 from potstill.pipeline.prepare import read_split
@@ -29,6 +31,7 @@ from potstill.storage import digest_folder, read_json, write_json
 __all__ = ["dev_check", "export_stage", "latency_stage", "score_stage", "tfidf_stage", "threads"]
 
 SPLITS = ("dev", "test")
+LENGTHS = (16, 128)
 
 
 def threads(job: Job) -> int:
@@ -98,8 +101,8 @@ def _formats(job: Job) -> list[tuple[str, str]]:
 
 def _engine(folder: Path, form: str, precision: str, job: Job) -> Engine:
     """The engine of an export; `form` is torch, onnx or openvino."""
-    names: dict[str, EngineName] = {"onnx": "onnxruntime", "openvino": "openvino", "torch": "torch"}
-    return load_engine(folder, names[form], cast("EnginePrecision", precision), threads=threads(job))
+    engine = ENGINE_OF_FORMAT[cast(FormatName, form)]
+    return load_engine(folder, engine, cast(EnginePrecision, precision), threads=threads(job))
 
 
 def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
@@ -187,10 +190,12 @@ def latency_stage(context: Context, job: Job) -> None:
     export_student(
         teacher, present, calibration=_encodings(context, job, teacher, train.select(rows)), report=context.report
     )
+    longest = min(longest_input(read_config(folder)) for folder in (teacher, student))
+    lengths = [length for length in LENGTHS if length <= longest]
     engines: dict[str, Engine] = {}
     inputs: dict[str, Any] = {}
     for role, folder in (("teacher", teacher), ("student", student)):
-        prepared = latency_inputs(_encodings(context, job, folder, dev), seed=job.settings.run.seed)
+        prepared = latency_inputs(_encodings(context, job, folder, dev), lengths=lengths, seed=job.settings.run.seed)
         for form, precision in [("torch", "float32"), *present]:
             name = f"{role}/{form}-{precision}"
             engines[name] = _engine(folder, form, precision, job)

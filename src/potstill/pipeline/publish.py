@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from potstill.engines import ENGINE_OF_FORMAT
 from potstill.report import write_card, write_report
 from potstill.storage import MANIFEST, atomic_folder, read_json, write_json
 
@@ -31,7 +32,7 @@ def publish(report: Mapping[str, Any], student: Path | None, out: Path) -> dict[
             facts = read_json(student / "potstill.json")
             best = finished.get("best_export")
             if best is not None:
-                engine = {"onnx": "onnxruntime", "openvino": "openvino"}[best["format"]]
+                engine = ENGINE_OF_FORMAT[best["format"]]
                 facts["deploy"] = {"engine": engine, "precision": best["precision"]}
             (work / "potstill.json").unlink()
             write_json(work / "potstill.json", facts)

@@ -1,0 +1,185 @@
+"""The whole job on a tiny teacher: what it leaves, what a second call does, what is refused before any work."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForSequenceClassification
+
+from potstill.errors import DataError, GateRefused, InputError, LockHeld, ModelError, SourceError
+from potstill.inference import Predictor
+from potstill.pipeline import distill, plan
+from potstill.storage import lock
+from tests.pipeline.tiny_job import tiny_settings, write_rows
+
+
+class Stages:
+    """Remembers which stages ran."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def stage(self, name: str, detail: str = "") -> None:
+        self.names.append(name)
+
+    def progress(self, done: float, total: float, **values: float) -> None: ...
+
+    def note(self, message: str) -> None: ...
+
+    def warn(self, message: str) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("tiny")
+    return folder, distill(tiny_settings(folder))
+
+
+def test_the_report_holds_the_main_figures(finished: tuple[Path, dict]) -> None:
+    folder, report = finished
+    assert json.loads((folder / "run" / "report.json").read_text()) == report
+    assert report["status"] == "complete" and report["judged_on"] == "test"
+    assert report["teacher"]["score"]["value"] > 0.9
+    assert 0 < report["retention"]["low"] <= report["retention"]["value"] <= report["retention"]["high"]
+    assert report["student"]["parameters"] < report["teacher"]["parameters"]
+    assert {"hard_labels", "tfidf_logistic", "majority"} <= set(report["baselines"])
+    (export,) = report["exports"]
+    assert export["accepted"] and export["max_abs_diff"] < 1e-4
+    assert set(export["speedup"]) == {"1", "32"}
+    assert (folder / "run" / "report.html").stat().st_size > 10_000
+
+
+def test_the_student_opens_in_plain_transformers_and_predicts(finished: tuple[Path, dict]) -> None:
+    folder, report = finished
+    student = folder / "run" / "student"
+    model = AutoModelForSequenceClassification.from_pretrained(student)
+    assert [model.config.id2label[i] for i in range(2)] == ["neg", "pos"]
+    assert model.config.num_hidden_layers == 1 and model.config.hidden_size == 16
+    answers = Predictor.load(student).predict(["the plot was good", "the plot was awful"])
+    assert [answer.label for answer in answers] == ["pos", "neg"]
+
+
+def test_a_second_call_does_nothing(finished: tuple[Path, dict]) -> None:
+    folder, report = finished
+    seen = Stages()
+    again = distill(tiny_settings(folder), seen)
+    assert seen.names == []
+    for key in ("student", "teacher", "retention", "exports", "curves", "seconds"):
+        assert again[key] == report[key]
+
+
+def test_a_changed_gate_runs_exports_and_latency_alone(finished: tuple[Path, dict]) -> None:
+    folder, _ = finished
+    seen = Stages()
+    distill(tiny_settings(folder, "export.tolerance=0.02"), seen)
+    assert set(seen.names) == {"export", "latency"}
+
+
+def test_the_plan_changes_nothing(tmp_path: Path) -> None:
+    settings = tiny_settings(tmp_path)
+    planned = plan(settings)
+    assert [stage["name"] for stage in planned["stages"]][:2] == ["data", "teacher"]
+    assert not any(stage["done"] for stage in planned["stages"])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("mode", ["paper", "reference"])
+def test_the_published_modes_run(tmp_path: Path, mode: str) -> None:
+    settings = tiny_settings(
+        tmp_path,
+        f"distill.mode={mode}",
+        "distill.epochs=1",
+        "student.start=random",
+        "export.formats=[]",
+        "evaluate.hard_labels=false",
+        f'general.texts="{write_rows(tmp_path / "plain.tsv", 60, 9)}"',
+        "general.max_length=16",
+        "general.epochs=1",
+        "general.batch_size=8",
+    )
+    report = distill(settings)
+    names = [stage["name"] for stage in report["recipe"]["stages"]]
+    assert names == ["teacher", "general", "student: intermediate", "student: prediction"]
+    assert report["baselines"].get("hard_labels") is None
+
+
+def test_mpnet_with_an_assistant(tmp_path: Path) -> None:
+    settings = tiny_settings(tmp_path, 'student.assistants=["1x32x64x4"]', "distill.epochs=2", kind="mpnet")
+    report = distill(settings)
+    names = [stage["name"] for stage in report["recipe"]["stages"]]
+    assert names == ["teacher", "assistant-1", "student", "hard-labels"]
+    assert report["teacher"]["model_type"] == report["student"]["model_type"] == "mpnet"
+    assert report["exports"][0]["max_abs_diff"] < 1e-4
+
+
+REFUSED = [
+    ("missing file", ['data.train="nowhere.tsv"'], SourceError, "nowhere.tsv"),
+    ("missing column", ["data.text=sentence"], DataError, "sentence"),
+    ("shape not divisible", ["student.shape=1x15x30x4"], ModelError, "divisible"),
+    ("student larger", ["student.shape=3x16x32x4"], ModelError, "layers"),
+    ("other heads", ["student.shape=1x16x32x2"], ModelError, "heads"),
+    ("width of copied layers", ["student.start=layers"], ModelError, "width"),
+    ("no such model", ['teacher.source="./nothing"'], SourceError, "nothing"),
+]
+
+
+@pytest.mark.parametrize(("name", "overrides", "error", "words"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_refused_with_one_line(tmp_path: Path, name: str, overrides: list[str], error: type, words: str) -> None:
+    with pytest.raises(error, match=words) as caught:
+        distill(tiny_settings(tmp_path, *overrides))
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run" / "stages" / "teacher").exists()
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_data_that_cannot_be_used(tmp_path: Path) -> None:
+    cases = {
+        "empty": ("", "empty|no rows|nothing"),
+        "one class": ("text\tlabel\n" + "good film\tpos\nfine film\tpos\n" * 20, "one|class|label"),
+    }
+    for name, (text, words) in cases.items():
+        file = write(tmp_path / f"{name}.tsv", text)
+        with pytest.raises(DataError, match=words):
+            distill(tiny_settings(tmp_path, f'data.train="{file}"'))
+    unknown = write(tmp_path / "unknown.tsv", "text\tlabel\ngood film\tpos\nbad film\tmixed\n")
+    with pytest.raises(DataError, match="mixed"):
+        distill(tiny_settings(tmp_path, f'data.dev="{unknown}"'))
+
+
+def test_a_decoder_is_no_teacher(tmp_path: Path) -> None:
+    settings = tiny_settings(tmp_path)
+    path = tmp_path / "teacher" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "is_decoder": True}))
+    with pytest.raises(InputError, match="encoder"):
+        distill(settings)
+
+
+def test_a_held_lock_is_exit_code_3(tmp_path: Path) -> None:
+    settings = tiny_settings(tmp_path)
+    with lock(tmp_path / "run"), pytest.raises(LockHeld) as caught:
+        distill(settings)
+    assert caught.value.exit_code == 3
+
+
+def test_no_space_is_told_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(InputError, match="MB free"):
+        distill(tiny_settings(tmp_path))
+
+
+def test_a_teacher_that_knows_nothing_stops_the_run(tmp_path: Path) -> None:
+    settings = tiny_settings(tmp_path, "teacher.trained=true", "teacher.same_label_order=true")
+    with pytest.raises(GateRefused, match="majority"):
+        distill(settings)
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["status"] == "refused" and "student" not in report
+    assert (tmp_path / "run" / "report.html").exists()
