@@ -13,6 +13,8 @@ atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 os.environ.setdefault("POTSTILL_CACHE", f"{_FOLDER}/cache")
 os.environ["HF_HOME"] = f"{_FOLDER}/hub"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+os.environ["TQDM_DISABLE"] = "1"
+os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 for _name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "POTSTILL_OFFLINE"):
     os.environ.pop(_name, None)

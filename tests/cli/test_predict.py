@@ -161,6 +161,13 @@ def test_a_file(run, predictor, tmp_path):
     assert "row 2: " in ran.err
 
 
+def test_a_file_whose_name_says_nothing(run, predictor, tmp_path):
+    (tmp_path / "r.data").write_text('text\tstars\n"open\t5\n')
+    ran = run("predict", "d", "--input", "r.data", "--format", "tsv")
+    assert answers(ran.out) == [(1, '"open')]
+    assert run("predict", "d", "--input", "r.data").code == 2
+
+
 def test_a_file_of_pairs(run, predictor, tmp_path):
     (tmp_path / "r.jsonl").write_text('{"a": "x", "b": "y"}\n')
     ran = run("predict", "d", "--input", "r.jsonl", "--text", "a", "--pair", "b")
@@ -214,7 +221,7 @@ def test_json_with_output_tells_where(run, predictor):
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(["x", "--input", "f"], "both texts and --input"), (["x", "--text", "a"], "name columns of a file")],
+    [(["x", "--input", "f"], "both texts and --input"), (["x", "--text", "a"], "describe a file")],
 )
 def test_what_does_not_go_together(run, predictor, arguments, told):
     ran = run("predict", "d", *arguments)

@@ -1,5 +1,6 @@
 """The commands together, and what happens when one fails: one line on standard error, and an exit code."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -21,6 +22,8 @@ __all__ = ["app", "main"]
 _EPILOG = "Exit codes: 0 done, 1 a gate refused, 2 bad input or settings, 3 run folder in use, 130 interrupted."
 
 _INTERRUPTED = 130
+# Progress is shown by our own display; bars that libraries draw would lie across it. Read when they are imported.
+_QUIET = {"TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 app = typer.Typer(
     add_completion=False,
@@ -63,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 a gate refused, 2 bad input or settings, 3 a lock is held, 130 interrupted,
         141 the reader of standard output has gone.
     """
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="potstill", standalone_mode=False)
         if code == _INTERRUPTED:  # typer has caught the KeyboardInterrupt

@@ -5,7 +5,7 @@ import json
 import sys
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
@@ -36,6 +36,10 @@ def predict(
     pair_column: Annotated[
         str | None, typer.Option("--pair", metavar="COLUMN", help="Its column of second texts, for tasks on pairs.")
     ] = None,
+    format_: Annotated[
+        Literal["csv", "tsv", "jsonl", "json", "parquet", "tab", "txt"] | None,
+        typer.Option("--format", help="Its format.  [default: told by its name]"),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answers there, whole or not at all.")
     ] = None,
@@ -57,8 +61,8 @@ def predict(
       potstill predict runs/sst2/student < lines.txt > answers.jsonl
       potstill predict runs/sst2/student --input reviews.csv --text review --output answers.jsonl
     """
-    if input_ is None and (text_column or pair_column):
-        raise SettingsError("--text and --pair name columns of a file", fix="give the file: --input FILE")
+    if input_ is None and (text_column or pair_column or format_):
+        raise SettingsError("--text, --pair and --format describe a file", fix="give the file: --input FILE")
     if input_ is not None and text:
         raise SettingsError("both texts and --input", fix="give one of them")
     with results() as out, ExitStack() as stack:
@@ -66,7 +70,8 @@ def predict(
         lines = out if output is None else stack.enter_context(answer_file(output))
         counts = _Counts()
         if input_ is not None:
-            rows = _file_rows(input_, text_column or "text", pair_column, counts)
+            columns = [text_column or "text", *([pair_column] if pair_column else [])]
+            rows = _file_rows(input_, format_, columns, counts)
         else:
             rows = enumerate(text, 1) if text else _stdin_rows(counts)
         typed = input_ is None and not text and sys.stdin.isatty()
@@ -109,16 +114,15 @@ class _Counts:
             raise typer.Exit(InputError.exit_code)
 
 
-def _file_rows(path: Path, text: str, pair: str | None, counts: _Counts) -> Iterator[tuple[int, "Row"]]:
+def _file_rows(path: Path, form: str | None, columns: Sequence[str], counts: _Counts) -> Iterator[tuple[int, "Row"]]:
     from potstill.data.rows import BadRow, iter_rows
 
-    columns = [text] if pair is None else [text, pair]
-    for row in iter_rows(path, columns=columns):
+    for row in iter_rows(path, format=form, columns=columns):
         if isinstance(row, BadRow):
             counts.fail(row.row, row.reason)
         else:
-            first = str(row.values[text])
-            yield row.row, first if pair is None else (first, str(row.values[pair]))
+            texts = [str(row.values[name]) for name in columns]
+            yield row.row, texts[0] if len(texts) == 1 else (texts[0], texts[1])
 
 
 def _stdin_rows(counts: _Counts) -> Iterator[tuple[int, "Row"]]:

@@ -17,7 +17,8 @@ from potstill.training.program import Program
 __all__ = ["Budget", "seconds_per_step"]
 
 LONGEST = 4.0
-"""A budget stretches a training to at most this many times its recipe's length: more only overfits."""
+"""A budget stretches a distillation to at most this many times its recipe's length; fine-tuning, which overfits on its
+few labels, is never stretched."""
 
 
 @dataclass
@@ -36,24 +37,36 @@ class Budget:
     used: Callable[[], float]
     shares: dict[str, float]
 
-    def steps(self, context: Context, stage: str, planned: int, measure: Callable[[], float]) -> int:
+    def steps(
+        self,
+        context: Context,
+        training: tuple[str, str],
+        planned: int,
+        measure: Callable[[], float],
+        *,
+        stretch: float = 1.0,
+        portion: float = 1.0,
+    ) -> int:
         """Steps for a training: `planned` without a budget, else what fits its share of the time left.
 
         Args:
             context: Its scratch keeps the decision.
-            stage: Name of the stage.
+            training: Name of the stage, whose share it has, and of the phase.
             planned: What the recipe says.
             measure: Gives seconds a step; called only with a budget, and once.
+            stretch: At most this many times `planned`.
+            portion: Of the stage's share, where it has several phases.
         """
-        file = context.scratch / f"{stage}-steps.json"
+        stage, phase = training
+        file = context.scratch / f"{phase}-steps.json"
         if file.is_file():
             return int(read_json(file)["steps"])
         steps = planned
         if self.seconds is not None:
             left = max(1.0, self.seconds - self.reserve - self.used())
-            share = self.shares[stage] / sum(self.shares.values())
+            share = portion * self.shares[stage] / sum(self.shares.values())
             per_step = measure()
-            steps = int(np.clip(left * share / per_step, 10, LONGEST * planned))
+            steps = int(np.clip(left * share / per_step, min(10, planned), stretch * planned))
             minutes = left * share / 60
             context.report.note(
                 f"{steps:,} steps (recipe: {planned:,}) fit {minutes:.1f} minutes at {per_step:.3f} s each"

@@ -24,7 +24,7 @@ from potstill.models.precision import held
 from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student, uniform_layers
 from potstill.models.teacher import has_classifier, load_classifier, longest_input
-from potstill.pipeline.budget import Budget
+from potstill.pipeline.budget import LONGEST, Budget
 from potstill.pipeline.job import Job
 from potstill.pipeline.prepare import read_split, task_facts
 from potstill.pipeline.run import Context
@@ -58,6 +58,8 @@ __all__ = [
 ]
 
 CALIBRATION_TOKENS = 10_000
+HARD_COST = 0.6
+"""Time of a step of the hard-label baseline, which runs no teacher, as a share of a distillation step."""
 BERT_GRID = tuple(product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))
 """Batch size, learning rate, epochs: Devlin et al., A.3."""
 
@@ -242,6 +244,7 @@ def _run_phase(
     projections: nn.ModuleDict,
     encoder: TextEncoder,
     logits: np.ndarray | None,
+    portion: float,
 ) -> dict[str, Any]:
     settings = job.settings
     layers = [Shape.of(model.config).layers for model in (student, teacher)]
@@ -277,6 +280,9 @@ def _run_phase(
             evaluate=dev_accuracy(student, encoder.encode(dev.texts, dev.pairs), dev.labels),
             weight_decay=job.recipe.weight_decay,
             clip=job.recipe.clip,
+            followers=HARD_COST if stage == "student" and settings.evaluate.hard_labels else 0.0,
+            stretch=LONGEST,
+            portion=portion,
         )
     finally:
         program.close()
@@ -340,6 +346,7 @@ def student_stage(
             projections=projections,
             encoder=encoder,
             logits=logits,
+            portion=(phase.epochs or 1) / sum(each.epochs or 1 for each in phases),
         )
     save_model(student, context.folder / "model", context.done[start] / "model")
     if len(projections):

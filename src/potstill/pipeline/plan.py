@@ -3,19 +3,24 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from potstill.config import Settings
-from potstill.evaluation.cost import encoder_parameters
+from potstill.data.encoding import TextEncoder
+from potstill.data.tables import read_table
+from potstill.evaluation.cost import ParameterCounts, encoder_parameters
 from potstill.models.student import Shape, student_config
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.distill import MODEL_COPIES, build_stages
-from potstill.pipeline.job import prepare_job
+from potstill.pipeline.distil_stages import HARD_COST
+from potstill.pipeline.distill import MODEL_COPIES, RESERVE_SECONDS, build_stages
+from potstill.pipeline.job import Job, prepare_job
 from potstill.pipeline.run import Run
 from potstill.progress import SILENT
 
 __all__ = ["plan"]
 
-_FLOPS = 4e11
-"""Multiply-adds × 2 a second that trainings reach on two cores with AMX; only for this estimate."""
+_FLOPS = 3e11
+"""FLOPs a second that trainings reach on two cores with AMX; only for this estimate."""
 
 
 def plan(settings: Settings) -> dict[str, Any]:
@@ -30,27 +35,63 @@ def plan(settings: Settings) -> dict[str, Any]:
     job = prepare_job(settings, SILENT)
     out = Path(settings.run.out)
     run = Run(out, SILENT)
-    stages = []
-    for stage in build_stages(job, Budget(None, 0.0, lambda: 0.0, {})):
-        run.keys[stage.name] = run.key(stage)
-        stages.append({"name": stage.name, "detail": stage.detail, "seconds": None, "done": run.is_done(stage)})
-    size = (job.teacher.paths[0] / "model.safetensors").stat().st_size
     teacher = encoder_parameters(job.config.to_dict())
     student = encoder_parameters(student_config(job.config, job.shape).to_dict())
-    rows = sum(path.stat().st_size for source in job.data.values() for path in source.paths)
+    rows, tokens = _size(job)
+    estimates = _estimates(job, teacher, student, rows, tokens)
+    stages: list[dict[str, Any]] = []
+    for stage in build_stages(job, Budget(None, 0.0, lambda: 0.0, {})):
+        run.keys[stage.name] = run.key(stage)
+        done = run.is_done(stage)
+        seconds = 0.0 if done else estimates.get(stage.name)
+        stages.append({"name": stage.name, "detail": stage.detail, "seconds": seconds, "done": done})
+    size = (job.teacher.paths[0] / "model.safetensors").stat().st_size
     notes = [
         f"teacher: {job.teacher.name}, {Shape.of(job.config)}, {teacher.total / 1e6:.1f} M parameters",
         f"student: {job.shape}, {student.total / 1e6:.1f} M parameters "
         f"({teacher.total / student.total:.1f} times smaller)",
-        f"data: {rows / 1e6:.1f} MB",
+        f"data: {rows:,} rows, {tokens:.0f} tokens each",
         f"recipe: {job.recipe.name}: {', '.join(phase.name for phase in job.recipe.phases)}",
     ]
     budget = settings.run.budget
+    total = RESERVE_SECONDS + sum(stage["seconds"] or 0.0 for stage in stages)
     return {
         "schema_version": 1,
         "stages": stages,
-        "seconds": None if budget is None else budget * 60,
+        "seconds": total if budget is None else budget * 60,
         "disk_bytes": MODEL_COPIES * size,
         "out": str(out),
         "notes": notes,
     }
+
+
+def _size(job: Job) -> tuple[int, float]:
+    """Rows of the training file and their mean length in the teacher's tokens."""
+    source = job.data["train"]
+    form = job.settings.data.format or source.format
+    table = read_table(source.paths, format=form, columns=[job.columns.text], header=job.settings.data.header)
+    texts = [text or "" for text in table.column(job.columns.text)[:: max(1, len(table) // 500)]]
+    limit = job.settings.data.max_length or 128
+    encoded = TextEncoder.from_folder(job.teacher.paths[0], max_length=limit).encode(texts)
+    return len(table), float(np.mean(encoded.lengths))
+
+
+def _estimates(
+    job: Job, teacher: ParameterCounts, student: ParameterCounts, rows: int, tokens: float
+) -> dict[str, float]:
+    """Seconds of the trainings: 6 × non-embedding parameters a token trained, 2 × a token of the teacher's forward."""
+    settings = job.settings
+    copies = job.recipe.copies if settings.augment.copies is None else settings.augment.copies
+    every = rows * (1 + (0 if settings.augment.method == "none" else copies))
+    seen = sum(p.epochs * every if p.epochs is not None else p.examples for p in job.recipe.phases)
+    step = (6 * student.non_embedding + 2 * teacher.non_embedding) / _FLOPS
+    found = {"student": seen * tokens * step}
+    fresh = settings.teacher.trained is False or settings.teacher.trained == "auto"
+    if fresh:
+        found["teacher"] = settings.teacher.epochs * rows * tokens * 6 * teacher.non_embedding / _FLOPS
+    if settings.evaluate.hard_labels:
+        found["hard-labels"] = HARD_COST * found["student"]
+    for number, shape in enumerate(job.assistants, 1):
+        size = encoder_parameters(student_config(job.config, shape).to_dict()).non_embedding
+        found[f"assistant-{number}"] = seen * tokens * (6 * size + 2 * teacher.non_embedding) / _FLOPS
+    return found

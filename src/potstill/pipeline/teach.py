@@ -108,6 +108,9 @@ def run_training(
     evaluate: Callable[[], float] | None = None,
     weight_decay: float = 0.01,
     clip: float = 1.0,
+    followers: float = 0.0,
+    stretch: float = 1.0,
+    portion: float = 1.0,
 ) -> tuple[TrainingResult, Schedule]:
     """Run a program with checkpoints in the stage's scratch, for as many steps as the budget says.
 
@@ -123,13 +126,19 @@ def run_training(
         evaluate: Dev score for the curve.
         weight_decay: Of matrices.
         clip: Largest global norm of the gradient.
+        followers: Time of trainings of the same number of steps that come after, as a multiple of this one's.
+        stretch: As in `Budget.steps`.
+        portion: As in `Budget.steps`.
     """
 
     def optimiser() -> AdamW:
         dtype = training_dtype(job.settings.distill.precision)
         return AdamW(program.modules, weight_decay=weight_decay, clip=clip, dtype=dtype)
 
-    steps = budget.steps(context, f"{stage}", planned, lambda: seconds_per_step(program, optimiser()))
+    def measure() -> float:
+        return seconds_per_step(program, optimiser()) * (1.0 + followers)
+
+    steps = budget.steps(context, (stage, phase), planned, measure, stretch=stretch, portion=portion)
     made = schedule(steps)
     result = train(
         program,

@@ -43,16 +43,13 @@ def save_checkpoint(folder: Path, step: int, tensors: dict[str, Tensor], progres
     """
     ensure_space(folder, sum(tensor.nbytes for tensor in tensors.values()) + 10_000_000)
     final = folder / f"step-{step:08d}"
-    with atomic_folder(final, {"step": step}) as work:
-        try:
-            save_file(
-                {name: tensor.detach().contiguous() for name, tensor in tensors.items()}, work / "state.safetensors"
-            )
-        except SafetensorError as error:  # what it makes of an OSError
-            raise StorageError(
-                f"{final} cannot be written: {error}", fix="free space or choose another --out"
-            ) from error
-        write_json(work / "progress.json", {**progress, "environment": environment()})
+    try:
+        with atomic_folder(final, {"step": step}) as work:
+            whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+            save_file(whole, work / "state.safetensors")
+            write_json(work / "progress.json", {**progress, "environment": environment()})
+    except (OSError, SafetensorError) as error:  # the second is what safetensors makes of the first
+        raise StorageError(f"{final} cannot be written: {error}", fix="free space or another --out") from error
     # Older checkpoints, and what a process that was killed within a save left.
     for old in (*folder.glob("step-*"), *folder.glob(".step-*")):
         if old != final:
