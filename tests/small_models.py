@@ -63,6 +63,8 @@ def small_config(
     )
     if kind == "electra":
         shape["embedding_size"] = hidden
+    if kind in ("roberta", "xlm-roberta", "camembert"):
+        shape["type_vocab_size"] = 1  # as in every published checkpoint
     sizes = {"vocab_size": VOCABULARY, "max_position_embeddings": 80, "num_labels": labels}
     return CONFIGS[kind](**{**sizes, **shape, **rates, **more})
 

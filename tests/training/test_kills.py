@@ -23,10 +23,11 @@ torch.set_num_threads(1)
 folder = Path(sys.argv[1])
 program = distilling()
 optimiser = AdamW(program.modules)
-schedule = Schedule(400, 3e-3, accumulate=2, average=0.4)
+schedule = Schedule(250, 3e-3, accumulate=2, average=0.4)
 train(program, optimiser, schedule, seed=(0, "student"), checkpoints=folder / "state", save_every=0.0)
 tensors = {f"{m}/{n}": t for m, module in program.modules.items() for n, t in module.state_dict().items()}
-save_file(tensors | {n: t.contiguous() for n, t in optimiser.state_tensors().items()}, folder / "end.safetensors")
+tensors |= optimiser.state_tensors()
+save_file({n: t.clone().contiguous() for n, t in tensors.items()}, folder / "end.safetensors")
 """
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from potstill.data.encoding import Encodings
 from potstill.errors import DataError, ModelError, NonFiniteError
 from potstill.progress import SILENT, Reporter
+from potstill.tasks import Classification
 
 if TYPE_CHECKING:
     from potstill.engines import Engine
@@ -42,19 +43,18 @@ def predict_logits(
     if batch_size < 1 or len(encodings) == 0:
         raise DataError(f"{len(encodings)} windows, batch size {batch_size}", expected="at least 1 of each")
     order = np.argsort(-encodings.lengths, kind="stable")
-    total: np.ndarray | None = None
+    result: np.ndarray | None = None
     for start in range(0, len(order), batch_size):
         windows = order[start : start + batch_size]
         logits = _checked_logits(engine, engine.run(encodings.batch(windows)), len(windows))
-        if total is None:
-            total = np.zeros((int(encodings.example[-1]) + 1, logits.shape[1]))
-        elif logits.shape[1] != total.shape[1]:
-            raise ModelError(f"{logits.shape[1]} logits", expected=f"{total.shape[1]}, as in the batch before")
-        np.add.at(total, encodings.example[windows], logits)
+        if result is None:
+            result = np.zeros((len(encodings), logits.shape[1]), dtype=np.float32)
+        elif logits.shape[1] != result.shape[1]:
+            raise ModelError(f"{logits.shape[1]} logits", expected=f"{result.shape[1]}, as in the batch before")
+        result[windows] = logits
         report.progress(start + len(windows), len(order))
-    assert total is not None
-    windows_of = np.bincount(encodings.example, minlength=len(total))
-    return (total / windows_of[:, None]).astype(np.float32)
+    assert result is not None
+    return Classification.merge(result, encodings.example)
 
 
 def _checked_logits(engine: "Engine", outputs: dict[str, np.ndarray], rows: int) -> np.ndarray:

@@ -274,7 +274,11 @@ def _run_phase(
             phase=phase.name,
             planned=_planned_steps(phase, len(encodings)),
             schedule=lambda steps: Schedule(
-                steps, phase.learning_rate, warmup=phase.warmup, decay=phase.decay, average=phase.average
+                steps,
+                phase.rate(student.config.hidden_size),
+                warmup=phase.warmup,
+                decay=phase.decay,
+                average=phase.average,
             ),
             budget=budget,
             evaluate=dev_accuracy(student, encoder.encode(dev.texts, dev.pairs), dev.labels),
@@ -383,7 +387,7 @@ def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str,
     steps = sum(facts["steps"] for facts in taught.values())
     hyper = {
         "batch_size": last["batch_size"],
-        "learning_rate": phase.learning_rate,
+        "learning_rate": phase.rate(model.config.hidden_size),
         "warmup": phase.warmup,
         "weight_decay": job.recipe.weight_decay,
         "average": phase.average,

@@ -18,7 +18,6 @@ from potstill.evaluation.baselines import majority, tfidf_logistic
 from potstill.evaluation.evaluate import predict_logits
 from potstill.evaluation.latency import measure_latency, measure_tokenisation
 from potstill.evaluation.latency_inputs import latency_inputs, length_facts
-from potstill.export import export_student, judge, parity
 from potstill.metrics import bootstrap_metrics
 from potstill.models.teacher import longest_input, read_config
 from potstill.pipeline.distil_stages import classification
@@ -130,6 +129,8 @@ def export_stage(context: Context, job: Job) -> None:
 
     An export that loses more than the tolerance is kept out of `deploy`, and the reason written down.
     """
+    from potstill.export import export_student, judge, parity
+
     folder = context.folder / "student"
     shutil.copytree(context.done["student"] / "model", folder)
     write_potstill_json(context, job, folder)
@@ -177,6 +178,8 @@ def latency_stage(context: Context, job: Job) -> None:
     The teacher is exported the same way, into scratch: what a speed-up owes to the engine can then be told from what it
     owes to the student.
     """
+    from potstill.export import export_student
+
     student, dev = context.done["export"] / "student", _splits(context)["dev"]
     teacher = context.scratch / "teacher"
     if not teacher.is_dir():

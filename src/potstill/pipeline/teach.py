@@ -46,6 +46,8 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
 def save_model(model: PreTrainedModel, folder: Path, tokenizer_from: Path) -> None:
     """A plain `transformers` folder, float32 safetensors, with the tokenizer beside it."""
     model.save_pretrained(folder)
+    for path in folder.glob("*.safetensors"):
+        path.chmod(0o644)  # they are written for the owner alone
     copy_tokenizer(tokenizer_from, folder)
 
 

@@ -29,6 +29,7 @@ POTSTILL = Recipe(
             batch_size=64,
             learning_rate=3e-4,
             average=0.2,
+            reference_width=312,
             dropout=False,
         ),
     ),

@@ -42,6 +42,8 @@ class Phase:
         warmup, decay, average: As in `potstill.training.Schedule`.
         dropout: Whether the student's dropout is on.
         augmented: Whether augmented texts are read beside the originals.
+        reference_width: The hidden size that `learning_rate` is for; others get it in inverse proportion. None means
+            the same rate for every width.
     """
 
     name: Literal["general", "intermediate", "prediction", "distil"]
@@ -55,6 +57,11 @@ class Phase:
     average: float = 0.0
     dropout: bool = True
     augmented: bool = True
+    reference_width: int | None = None
+
+    def rate(self, width: int) -> float:
+        """Peak learning rate for a student of hidden size `width`."""
+        return self.learning_rate * (1.0 if self.reference_width is None else self.reference_width / width)
 
 
 @dataclass(frozen=True)
@@ -147,6 +154,7 @@ def with_overrides(
             epochs=phase.epochs if epochs is None else epochs,
             batch_size=phase.batch_size if batch_size is None else batch_size,
             learning_rate=phase.learning_rate if learning_rate is None else learning_rate,
+            reference_width=phase.reference_width if learning_rate is None else None,
         )
 
     phases = tuple(phase for phase in map(change, recipe.phases) if any(term.weight for term in phase.terms))
