@@ -18,6 +18,8 @@ __all__ = ["Encodings", "LongText", "TextEncoder"]
 
 LongText = Literal["cut", "window"]
 
+_CHUNK = 4096
+
 
 @dataclass(frozen=True)
 class Encodings:
@@ -122,26 +124,28 @@ class TextEncoder:
             raise ModelError(f"a maximum length of {self.max_length} tokens for pairs", expected="more")
         first = [_readable(text) for text in texts]
         inputs = first if pairs is None else list(zip(first, map(_readable, pairs), strict=True))
-        parts: list[tuple[list[int], list[int]]] = []
-        example: list[int] = []
+        # One array a chunk: lists of Python integers would take ten times the memory.
+        ids, kinds, lengths, example = ([np.zeros(0, dtype=np.int64)] for _ in range(4))
         truncated = windowed = 0
-        # Truncation is set for this call and taken off after it, so that the tokenizer carries no state.
-        for start in range(0, len(inputs), 4096):
-            for position, encoding in enumerate(self.tokenizer.encode_batch(inputs[start : start + 4096]), start):
-                if len(encoding.ids) <= self.max_length:
-                    windows = [encoding]
-                else:
-                    windows = self._shorten(inputs[position])
-                    truncated += self.long_text == "cut" or len(windows) == 1
-                    windowed += self.long_text == "window" and len(windows) > 1
-                parts.extend((window.ids, window.type_ids) for window in windows)
-                example.extend([position] * len(windows))
-        lengths = np.array([len(ids) for ids, _ in parts], dtype=np.int64)
+        for start in range(0, len(inputs), _CHUNK):
+            windows: list[Encoding] = []
+            owners: list[int] = []
+            for position, encoding in enumerate(self.tokenizer.encode_batch(inputs[start : start + _CHUNK]), start):
+                fits = len(encoding.ids) <= self.max_length
+                own = [encoding] if fits else self._shorten(inputs[position])
+                truncated += not fits and (self.long_text == "cut" or len(own) == 1)
+                windowed += not fits and self.long_text == "window" and len(own) > 1
+                windows += own
+                owners += [position] * len(own)
+            ids.append(np.fromiter((token for window in windows for token in window.ids), dtype=np.int32))
+            kinds.append(np.fromiter((kind for window in windows for kind in window.type_ids), dtype=np.int8))
+            lengths.append(np.fromiter((len(window.ids) for window in windows), dtype=np.int64))
+            example.append(np.array(owners, dtype=np.int64))
         return Encodings(
-            np.array([token for ids, _ in parts for token in ids], dtype=np.int32),
-            np.array([kind for _, kinds in parts for kind in kinds], dtype=np.int8),
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            np.array(example, dtype=np.int64),
+            np.concatenate(ids, dtype=np.int32, casting="unsafe"),
+            np.concatenate(kinds, dtype=np.int8, casting="unsafe"),
+            np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.concatenate(lengths))]),
+            np.concatenate(example),
             truncated,
             windowed,
             self.pad_token_id,

@@ -165,7 +165,7 @@ def refused_report(
 
 
 def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], threads: int) -> dict[str, Any]:
-    """The whole report of a finished run, as docs/report.md describes it; `conclusion` is filled when it is written."""
+    """The report of a finished run, in the shape of `potstill.report.schema`; writing it fills `conclusion`."""
     scores = _Scores(job, done)
     logits = load_file(done["score"] / "logits.safetensors")
     predicted = {role: _predictions(logits, role) for role in dict.fromkeys(name.split("/")[0] for name in logits)}

@@ -35,9 +35,8 @@ from potstill.pipeline.run import Context, Run, Stage
 from potstill.progress import SILENT, Reporter
 from potstill.storage import ensure_space, lock, read_json, write_json
 
-__all__ = ["build_stages", "distill"]
+__all__ = ["build_stages", "disk_bytes", "distill", "reserve_seconds"]
 
-RESERVE_SECONDS = 150.0
 MODEL_COPIES = 14
 """Copies of the teacher's size that a run may hold at once: models, moments, checkpoints, exports of both."""
 
@@ -60,13 +59,13 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
     out = Path(settings.run.out)
     with lock(out), _quiet_libraries():
         job = prepare_job(settings, report)
-        ensure_space(out, MODEL_COPIES * (job.teacher.paths[0] / "model.safetensors").stat().st_size)
+        ensure_space(out, disk_bytes(job))
         torch.set_num_threads(threads(job))
         write_settings(settings, out / "settings.toml")
         run = Run(out, report)
         budget = Budget(
             None if settings.run.budget is None else settings.run.budget * 60,
-            RESERVE_SECONDS,
+            reserve_seconds(job),
             lambda: sum(run.seconds.values()),
             {},
         )
@@ -81,6 +80,21 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
         finished = publish(made, run.done["export"] / "student", out)
         shutil.rmtree(out / "scratch", ignore_errors=True)
         return finished
+
+
+def disk_bytes(job: Job) -> int:
+    """Bytes that a run may need at once."""
+    return MODEL_COPIES * _weights(job)
+
+
+def _weights(job: Job) -> int:
+    """Bytes of the teacher's weights."""
+    return sum(path.stat().st_size for path in job.teacher.paths[0].glob("*.safetensors"))
+
+
+def reserve_seconds(job: Job) -> float:
+    """Seconds of a budget kept for what is not training: exporting and measuring both models grows with the teacher."""
+    return 90.0 + _weights(job) / 2e6
 
 
 def build_stages(job: Job, budget: Budget) -> list[Stage]:

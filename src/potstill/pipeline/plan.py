@@ -12,7 +12,7 @@ from potstill.evaluation.cost import ParameterCounts, encoder_parameters
 from potstill.models.student import Shape, student_config
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import HARD_COST
-from potstill.pipeline.distill import MODEL_COPIES, RESERVE_SECONDS, build_stages
+from potstill.pipeline.distill import build_stages, disk_bytes, reserve_seconds
 from potstill.pipeline.job import Job, prepare_job
 from potstill.pipeline.run import Run
 from potstill.progress import SILENT
@@ -45,7 +45,6 @@ def plan(settings: Settings) -> dict[str, Any]:
         done = run.is_done(stage)
         seconds = 0.0 if done else estimates.get(stage.name)
         stages.append({"name": stage.name, "detail": stage.detail, "seconds": seconds, "done": done})
-    size = (job.teacher.paths[0] / "model.safetensors").stat().st_size
     notes = [
         f"teacher: {job.teacher.name}, {Shape.of(job.config)}, {teacher.total / 1e6:.1f} M parameters",
         f"student: {job.shape}, {student.total / 1e6:.1f} M parameters "
@@ -54,12 +53,12 @@ def plan(settings: Settings) -> dict[str, Any]:
         f"recipe: {job.recipe.name}: {', '.join(phase.name for phase in job.recipe.phases)}",
     ]
     budget = settings.run.budget
-    total = RESERVE_SECONDS + sum(stage["seconds"] or 0.0 for stage in stages)
+    total = reserve_seconds(job) + sum(stage["seconds"] or 0.0 for stage in stages)
     return {
         "schema_version": 1,
         "stages": stages,
         "seconds": total if budget is None else budget * 60,
-        "disk_bytes": MODEL_COPIES * size,
+        "disk_bytes": disk_bytes(job),
         "out": str(out),
         "notes": notes,
     }
