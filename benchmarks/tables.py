@@ -76,7 +76,7 @@ def table(title: str, reports: list[dict[str, Any]]) -> str:
         "",
         *score_rows(reports),
         "",
-        f"Exports of seed {first['settings']['run']['seed']}; speed on the dev texts against the teacher in torch float32:",
+        f"Exports of seed {first['settings']['run']['seed']}; speed on the dev texts (teacher in torch float32 = 1):",
         "",
         *export_rows(first),
         "",

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.pipeline.tiny_job import tiny_settings, write_rows
 from transformers import AutoModelForSequenceClassification
 
-from potstill.errors import DataError, GateRefused, InputError, LockHeld, ModelError, SourceError
+from potstill.errors import DataError, GateRefused, InputError, LockHeld, ModelError, SettingsError, SourceError
 from potstill.inference import Predictor
 from potstill.pipeline import distill, plan
 from potstill.storage import lock
-from tests.pipeline.tiny_job import tiny_settings, write_rows
 
 
 class Stages:
@@ -38,32 +38,38 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 def test_the_report_holds_the_main_figures(finished: tuple[Path, dict]) -> None:
     folder, report = finished
     assert json.loads((folder / "run" / "report.json").read_text()) == report
-    assert report["status"] == "complete" and report["judged_on"] == "test"
+    assert report["status"] == "complete"
+    assert report["judged_on"] == "test"
     assert report["teacher"]["score"]["value"] > 0.9
     assert 0 < report["retention"]["low"] <= report["retention"]["value"] <= report["retention"]["high"]
     assert report["student"]["parameters"] < report["teacher"]["parameters"]
     assert {"hard_labels", "tfidf_logistic", "majority"} <= set(report["baselines"])
     (export,) = report["exports"]
-    assert export["accepted"] and export["max_abs_diff"] < 1e-4
+    assert export["accepted"]
+    assert export["max_abs_diff"] < 1e-4
     assert set(export["speedup"]) == {"1", "32"}
     assert (folder / "run" / "report.html").stat().st_size > 10_000
 
 
 def test_the_student_opens_in_plain_transformers_and_predicts(finished: tuple[Path, dict]) -> None:
-    folder, report = finished
+    folder, _report = finished
     student = folder / "run" / "student"
     model = AutoModelForSequenceClassification.from_pretrained(student)
     assert [model.config.id2label[i] for i in range(2)] == ["neg", "pos"]
-    assert model.config.num_hidden_layers == 1 and model.config.hidden_size == 16
+    assert model.config.num_hidden_layers == 1
+    assert model.config.hidden_size == 16
     answers = Predictor.load(student).predict(["the plot was good", "the plot was awful"])
     assert [answer.label for answer in answers] == ["pos", "neg"]
 
 
 def test_a_second_call_does_nothing(finished: tuple[Path, dict]) -> None:
     folder, report = finished
+    half = folder / "run" / "stages" / ".student.tmp-abc"
+    half.mkdir()
     seen = Stages()
     again = distill(tiny_settings(folder), seen)
     assert seen.names == []
+    assert not half.exists(), "what a killed process left stays for ever"
     for key in ("student", "teacher", "retention", "exports", "curves", "seconds"):
         assert again[key] == report[key]
 
@@ -75,6 +81,15 @@ def test_a_changed_gate_runs_exports_and_latency_alone(finished: tuple[Path, dic
     assert set(seen.names) == {"export", "latency"}
 
 
+@pytest.mark.parametrize(
+    ("override", "first"),
+    [("augment.copies=2", "augment"), ("distill.temperature=2", "student"), ("evaluate.tfidf=false", "tfidf")],
+)
+def test_a_changed_setting_makes_its_stage_stale(finished: tuple[Path, dict], override: str, first: str) -> None:
+    stages = plan(tiny_settings(finished[0], override, "export.tolerance=0.02"))["stages"]
+    assert next(stage["name"] for stage in stages if not stage["done"]) == first
+
+
 def test_the_plan_changes_nothing(tmp_path: Path) -> None:
     settings = tiny_settings(tmp_path)
     planned = plan(settings)
@@ -83,8 +98,8 @@ def test_the_plan_changes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("mode", ["paper", "reference"])
-def test_the_published_modes_run(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("mode", ["paper", "reference", "potstill"])
+def test_every_mode_runs_after_general_distillation(tmp_path: Path, mode: str) -> None:
     settings = tiny_settings(
         tmp_path,
         f"distill.mode={mode}",
@@ -99,7 +114,8 @@ def test_the_published_modes_run(tmp_path: Path, mode: str) -> None:
     )
     report = distill(settings)
     names = [stage["name"] for stage in report["recipe"]["stages"]]
-    assert names == ["teacher", "general", "student: intermediate", "student: prediction"]
+    task = ["student"] if mode == "potstill" else ["student: intermediate", "student: prediction"]
+    assert names == ["teacher", "general", *task]
     assert report["baselines"].get("hard_labels") is None
 
 
@@ -120,6 +136,10 @@ REFUSED = [
     ("other heads", ["student.shape=1x16x32x2"], ModelError, "heads"),
     ("width of copied layers", ["student.start=layers"], ModelError, "width"),
     ("no such model", ['teacher.source="./nothing"'], SourceError, "nothing"),
+    ("no such layer", ["student.layers=[2]"], SettingsError, "from 0 to 1"),
+    ("layers of nothing", ["student.layers=[1]", "student.start=random"], SettingsError, "student.start"),
+    ("no masked LM", ["augment.method=masked-lm"], ModelError, "masked-LM head"),
+    ("assistant larger", ['student.assistants=["3x32x64x4"]'], ModelError, "layers"),
 ]
 
 
@@ -149,6 +169,17 @@ def test_data_that_cannot_be_used(tmp_path: Path) -> None:
     unknown = write(tmp_path / "unknown.tsv", "text\tlabel\ngood film\tpos\nbad film\tmixed\n")
     with pytest.raises(DataError, match="mixed"):
         distill(tiny_settings(tmp_path, f'data.dev="{unknown}"'))
+
+
+def test_plain_texts_and_tokenizers_are_looked_at_before_any_work(tmp_path: Path) -> None:
+    settings = tiny_settings(tmp_path)
+    plain = write_rows(tmp_path / "plain.tsv", 4, 9, "sentence\tlabel")
+    with pytest.raises(DataError, match="sentence"):
+        distill(tiny_settings(tmp_path, f'general.texts="{plain}"'))
+    (tmp_path / "teacher" / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=r"no tokenizer\.json"):
+        distill(settings)
+    assert not (tmp_path / "run" / "stages").exists()
 
 
 def test_a_decoder_is_no_teacher(tmp_path: Path) -> None:
@@ -181,5 +212,6 @@ def test_a_teacher_that_knows_nothing_stops_the_run(tmp_path: Path) -> None:
     with pytest.raises(GateRefused, match="majority"):
         distill(settings)
     report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert report["status"] == "refused" and "student" not in report
+    assert report["status"] == "refused"
+    assert "student" not in report
     assert (tmp_path / "run" / "report.html").exists()

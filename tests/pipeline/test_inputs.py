@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file
+from tests.pipeline.tiny_job import BAD, GOOD, OTHER, tiny_settings, write_rows
 
 from potstill.data.examples import UNLABELLED
 from potstill.inference import Predictor
 from potstill.pipeline import distill
 from potstill.pipeline.prepare import read_split
-from tests.pipeline.tiny_job import BAD, GOOD, OTHER, tiny_settings, write_rows
 
 
 def write_pairs(path: Path, rows: int, seed: int) -> Path:

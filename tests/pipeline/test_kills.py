@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.pipeline.tiny_job import tiny_settings
 
 from potstill.storage import digest_file
-from tests.pipeline.tiny_job import tiny_settings
 
 OVERRIDES = ("distill.epochs=300", "run.checkpoint_minutes=0.002", "export.formats=[]", "evaluate.hard_labels=false")
 SCRIPT = """

@@ -41,7 +41,8 @@ def test_a_second_run_does_nothing(tmp_path: Path) -> None:
     assert log == ["a", "b", "c", "d"]
     second = execute(tmp_path, stages(log))
     assert log == ["a", "b", "c", "d"]
-    assert second.keys == first.keys and second.seconds == first.seconds
+    assert second.keys == first.keys
+    assert second.seconds == first.seconds
 
 
 def test_a_changed_setting_runs_what_depends_on_it_and_nothing_else(tmp_path: Path) -> None:

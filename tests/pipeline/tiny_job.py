@@ -3,8 +3,9 @@
 import random
 from pathlib import Path
 
-from potstill.config import Settings, load_settings
 from tests.tiny import tiny_model
+
+from potstill.config import Settings, load_settings
 
 GOOD, BAD = ("good", "great", "funny", "loved", "liked"), ("bad", "awful", "dull", "sad", "hated")
 OTHER = "the a film movie plot actor story is was it we saw watched long short slow fast".split()

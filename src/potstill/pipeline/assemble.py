@@ -29,7 +29,7 @@ from potstill.metrics import (
 from potstill.models.student import Shape
 from potstill.models.teacher import read_config
 from potstill.pipeline.job import Job, model_facts
-from potstill.pipeline.prepare import read_split, task_facts
+from potstill.pipeline.prepare import read_split, source_rows, task_facts
 from potstill.storage import read_json
 
 __all__ = ["assemble", "environment", "refused_report"]
@@ -124,7 +124,8 @@ def _base(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], thre
     settings = job.settings.model_dump(mode="json")
     teacher = {**model_facts(job.teacher), "role": "teacher"}
     data = {**facts["facts"], "augmented": 0, "truncated": {}, "windowed": {}}
-    data["sources"] = [*data["sources"], teacher]
+    # From the job, not from the data stage: plain texts are no input of that stage, and may have changed since.
+    data["sources"] = [*source_rows(job), teacher]
     if "augment" in done:
         data["augmented"] = read_json(done["augment"] / "facts.json")["made"]
     return {

@@ -19,7 +19,6 @@ from transformers import PreTrainedModel
 
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import UNLABELLED, Examples
-from potstill.errors import ModelError
 from potstill.models.precision import held
 from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student, uniform_layers
@@ -40,7 +39,7 @@ from potstill.pipeline.teach import (
 )
 from potstill.recipes import Phase, build_terms
 from potstill.recipes.programs import Batches, Distilling, forward_inputs, projections_for, run_logits
-from potstill.storage import read_json, write_json
+from potstill.storage import atomic_folder, read_json, read_manifest, write_json
 from potstill.tasks import Classification
 from potstill.training import LossTerm, Schedule
 
@@ -84,6 +83,8 @@ def teacher_stage(context: Context, job: Job, budget: Budget) -> None:
     trained = has_classifier(folder) if settings.trained == "auto" else settings.trained
     train, dev = _split(context, "train"), _split(context, "dev")
     limit = longest_input(job.config)
+    if (job.settings.data.max_length or 0) > limit:
+        context.report.warn(f"data.max_length = {job.settings.data.max_length}: the teacher reads {limit} tokens")
     encoder = TextEncoder.from_folder(folder, max_length=limit)
     length = choose_length(job, encoder, train, limit)
     write_json(context.folder / "task.json", {"max_length": length, "trained_here": not trained})
@@ -109,7 +110,17 @@ def _fine_tuned_teacher(
         part.scratch.mkdir(exist_ok=True)
         hyper = {**own, "batch_size": batch_size, "learning_rate": rate}
         facts = fine_tune(
-            part, job, model, encoder, train, dev, stage="teacher", epochs=epochs, budget=budget, hyper=hyper
+            part,
+            job,
+            model,
+            encoder,
+            train,
+            dev,
+            stage="teacher",
+            epochs=epochs,
+            budget=budget,
+            hyper=hyper,
+            portion=1.0 / len(grid),
         )
         encodings = encoder.encode(dev.texts, dev.pairs)
         score = dev_accuracy(model, encodings, dev.labels)()
@@ -172,7 +183,6 @@ def start_stage(context: Context, job: Job, above: str) -> None:
     if job.way == "model":
         assert job.start is not None
         source = job.start.paths[0]
-        _same_tokenizer(source, job.teacher.paths[0])
         fresh = not has_classifier(source)
         _save_start(context, load_classifier(source, labels, new_head=fresh, seed=seed), None, source)
         return
@@ -192,16 +202,6 @@ def start_stage(context: Context, job: Job, above: str) -> None:
         held(teacher, job.settings.distill.precision)
         model, basis = _shrunk(context, job, teacher, job.shape, encoder.encode(train.texts, train.pairs))
     _save_start(context, model, basis, folder / "model")
-
-
-def _same_tokenizer(student: Path, teacher: Path) -> None:
-    own, theirs = (read_json(folder / "tokenizer.json")["model"].get("vocab") for folder in (student, teacher))
-    if own != theirs:
-        raise ModelError(
-            f"the student {student} and the teacher {teacher} have different vocabularies",
-            expected="one vocabulary: hidden states and scores are compared piece by piece",
-            fix="start the student from the teacher (student.start = shrunk)",
-        )
 
 
 def _training_texts(context: Context, *, augmented: bool) -> Examples:
@@ -304,7 +304,9 @@ def distilling_projections(
         widths = (student.config.hidden_size, teacher.config.hidden_size)
         made = projections_for(named, *widths, shared=job.recipe.shared_projection)
     if (start / "projections.safetensors").is_file():
-        made.load_state_dict(load_file(start / "projections.safetensors"))
+        # General distillation may have trained a projection that no term here asks for.
+        learned, wanted = load_file(start / "projections.safetensors"), made.state_dict()
+        made.load_state_dict(wanted | {name: tensor for name, tensor in learned.items() if name in wanted})
     elif (start / "basis.safetensors").is_file():
         basis = load_file(start / "basis.safetensors")["basis"]
         for linear in made.values():
@@ -367,9 +369,10 @@ def assistant_stage(context: Context, job: Job, budget: Budget, *, stage: str, s
     encoder = task_encoder(job, context.done[above] / "model", _length(context))
     train = _split(context, "train")
     start = context.scratch / "start"
-    if not (start / "basis.safetensors").is_file():
+    if read_manifest(start) is None:
         model, basis = _shrunk(context, job, teacher, shape, encoder.encode(train.texts, train.pairs))
-        _save_start(dataclasses.replace(context, folder=start), model, basis, context.done[above] / "model")
+        with atomic_folder(start, {"stage": stage}) as work:
+            _save_start(dataclasses.replace(context, folder=work), model, basis, context.done[above] / "model")
     del teacher
     inner = dataclasses.replace(context, done={**context.done, "start": start})
     student_stage(inner, job, budget, stage=stage, start="start", above=above, phases=job.recipe.phases)
@@ -392,10 +395,9 @@ def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str,
         "weight_decay": job.recipe.weight_decay,
         "average": phase.average,
     }
-    epochs = steps / -(-len(encoder.encode(examples.texts, examples.pairs)) // last["batch_size"])
     unlimited = Budget(None, 0.0, budget.used, {})
     facts = fine_tune(
-        context, job, model, encoder, examples, dev, stage="hard-labels", epochs=epochs, budget=unlimited, hyper=hyper
+        context, job, model, encoder, examples, dev, stage="hard-labels", steps=steps, budget=unlimited, hyper=hyper
     )
     save_model(model, context.folder / "model", context.done[start] / "model")
     write_json(context.folder / "training.json", {"hard-labels": facts})

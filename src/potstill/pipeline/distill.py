@@ -60,6 +60,7 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
     with lock(out), _quiet_libraries():
         job = prepare_job(settings, report)
         ensure_space(out, disk_bytes(job))
+        _remove_halves(out)
         torch.set_num_threads(threads(job))
         write_settings(settings, out / "settings.toml")
         run = Run(out, report)
@@ -135,7 +136,8 @@ def build_stages(job: Job, budget: Budget) -> list[Stage]:
     check = {"resamples": settings.evaluate.resamples}
     add("teacher-check", check, ("data", "teacher"), lambda c: _check(c, job), "is the teacher worth distilling?")
     above = "teacher"
-    augment = {**settings.augment.model_dump(mode="json"), "files": job.files, "copies": job.recipe.copies, **seed}
+    copies = job.recipe.copies if settings.augment.copies is None else settings.augment.copies
+    augment = {**settings.augment.model_dump(mode="json"), "files": job.files, "copies": copies, **seed}
     add(
         "augment",
         {**augment, **teacher_source},
@@ -255,6 +257,12 @@ def _require_teacher(job: Job, run: Run) -> None:
     made = refused_report(job, run.done, run.seconds, threads(job), dev, reason)
     publish(made, None, run.out)
     raise GateRefused(reason, expected="2 points more, lower bound against majority", fix=fix)
+
+
+def _remove_halves(out: Path) -> None:
+    """Remove what a process that was killed while it wrote a result left; the lock is held."""
+    for half in (*(out / "stages").glob(".*.tmp-*"), *out.glob(".student.tmp-*")):
+        shutil.rmtree(half, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -9,13 +9,13 @@ from safetensors.torch import save_file
 
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.schema import evaluation_keys, texts_without
-from potstill.data.tables import read_texts
+from potstill.errors import DataError
 from potstill.models.precision import held
 from potstill.models.student import Shape
-from potstill.models.teacher import has_classifier, load_classifier, longest_input, read_config
+from potstill.models.teacher import load_classifier, longest_input, read_config
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import distilling_projections, set_dropout
-from potstill.pipeline.job import Job
+from potstill.pipeline.job import Job, plain_texts
 from potstill.pipeline.prepare import read_split, task_facts
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import phase_facts, run_training, save_model
@@ -39,7 +39,8 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
     precision = job.settings.distill.precision
     source = job.teacher.paths[0]
     student = load_classifier(context.done["start"] / "model", labels)
-    teacher = held(load_classifier(source, labels, new_head=not has_classifier(source), assume_order=True), precision)
+    # States alone are learned: whatever head the checkpoint has, and for which labels, plays no part.
+    teacher = held(load_classifier(source, labels, new_head=True), precision)
     teacher.requires_grad_(requires_grad=False)
     phase = replace(
         job.recipe.general, epochs=settings.epochs, batch_size=settings.batch_size, learning_rate=settings.learning_rate
@@ -92,7 +93,7 @@ def _packed(context: Context, job: Job, folder: Path) -> Encodings:
     pieces: list[np.ndarray] = []
     rest = np.zeros(0, dtype=np.int32)
     total = 0
-    for chunk in _chunks(texts_without(read_texts([p for s in job.texts for p in s.paths]), kept)):
+    for chunk in _chunks(texts_without(plain_texts(job.texts, context.report), kept)):
         encoded = encoder.tokenizer.encode_batch(chunk, add_special_tokens=False)
         tokens = np.concatenate([rest, *(np.array(e.ids, dtype=np.int32) for e in encoded)])
         whole = len(tokens) // room
@@ -103,7 +104,11 @@ def _packed(context: Context, job: Job, folder: Path) -> Encodings:
         if settings.max_tokens is not None and total >= settings.max_tokens:
             break
     rows = np.concatenate(pieces) if pieces else np.zeros((0, room), dtype=np.int32)
+    if settings.max_tokens is not None:
+        rows = rows[: -(-settings.max_tokens // room)]
     if len(rows) == 0:
+        if len(rest) == 0:
+            raise DataError("general.texts hold no text once those of dev and test are out", expected="plain text")
         rows = rest[None, :room]
     count = len(rows)
     framed = np.concatenate([np.tile(before, (count, 1)), rows, np.tile(after, (count, 1))], axis=1).astype(np.int32)

@@ -1,22 +1,28 @@
 """What a run works on, resolved before any work: sources, the teacher's config, the student's shape, the recipe."""
 
-from dataclasses import dataclass
+import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from transformers import PretrainedConfig
 
 from potstill.config import Settings
+from potstill.data.encoding import TextEncoder
 from potstill.data.schema import Columns
 from potstill.data.sources import Source, resolve_data, resolve_model
-from potstill.errors import ModelError, SourceError
+from potstill.data.tables import read_texts
+from potstill.errors import DataError, ModelError, SettingsError, SourceError
+from potstill.models.masked_lm import has_masked_lm_head
 from potstill.models.student import Shape
-from potstill.models.teacher import read_config
+from potstill.models.teacher import longest_input, read_config
 from potstill.progress import Reporter
 from potstill.recipes import RECIPES, Recipe, with_overrides
-from potstill.storage import digest_file
+from potstill.storage import digest_file, read_json
 
-__all__ = ["Job", "model_facts", "prepare_job"]
+__all__ = ["Job", "model_facts", "plain_texts", "prepare_job"]
 
 STARTS = ("shrunk", "layers", "random")
 
@@ -74,36 +80,113 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         if (name := getattr(settings.data, role)) is not None:
             data[role] = resolve_data(name, split="test" if role == "test" else "train", report=report)
     teacher = resolve_model(settings.teacher.source, report=report)
-    config = read_config(teacher.paths[0])
+    config = _checked_model(teacher)
+    shape = Shape.parse(settings.student.shape, teacher_heads=int(config.num_attention_heads))
     start = None
     if settings.student.start not in STARTS:
         start = resolve_model(settings.student.start, report=report)
-        read_config(start.paths[0])
+        shape = Shape.of(_checked_model(start))
+        _same_tokenizer(start.paths[0], teacher.paths[0])
     baseline = None
     if settings.evaluate.baseline is not None:
         baseline = resolve_model(settings.evaluate.baseline, report=report)
-        read_config(baseline.paths[0])
-    for name in (settings.augment.vectors, settings.augment.stop_words):
-        if name is not None and not Path(name).is_file():
-            raise SourceError(f"there is no file {name}", fix="give the path of an existing file")
-    shape = Shape.parse(settings.student.shape, teacher_heads=int(config.num_attention_heads))
+        _checked_model(baseline)
     recipe = _recipe(settings)
     way = "model" if start is not None else settings.student.start
-    _check_shape(shape, Shape.of(config), way, recipe)
+    assistants = _assistants(settings, Shape.of(config), shape, way, recipe)
+    _check_shapes(settings, (Shape.of(config), *assistants, shape), way, recipe)
+    _check_extras(settings)
+    _check_augmenting(settings, teacher)
+    texts = tuple(resolve_data(name, report=report) for name in settings.general.texts)
+    _check_texts(texts, report)
     return Job(
         settings=settings,
         data=data,
         unlabelled=tuple(resolve_data(name, report=report) for name in settings.data.unlabelled),
-        texts=tuple(resolve_data(name, report=report) for name in settings.general.texts),
+        texts=texts,
         teacher=teacher,
         baseline=baseline,
         start=start,
         config=config,
         columns=_columns(settings, data["train"]),
         shape=shape,
-        assistants=_assistants(settings, Shape.of(config), shape, way, recipe),
+        assistants=assistants,
         recipe=recipe,
     )
+
+
+def plain_texts(sources: Sequence[Source], report: Reporter) -> Iterator[str]:
+    """The texts of plain sources, one by one, each source read as it declares."""
+    for source in sources:
+        yield from read_texts(source.paths, format=source.format, column=source.columns.get("text"), report=report)
+
+
+def _checked_model(source: Source) -> PretrainedConfig:
+    """The config of a model that is an encoder with a tokenizer that can be read."""
+    config = read_config(source.paths[0])
+    TextEncoder.from_folder(source.paths[0], max_length=longest_input(config))
+    return config
+
+
+def _same_tokenizer(student: Path, teacher: Path) -> None:
+    own, theirs = (read_json(folder / "tokenizer.json")["model"].get("vocab") for folder in (student, teacher))
+    if own != theirs:
+        raise ModelError(
+            f"the student {student} and the teacher {teacher} have different vocabularies",
+            expected="one vocabulary: hidden states and scores are compared piece by piece",
+            fix="start the student from the teacher (student.start = shrunk)",
+        )
+
+
+def _check_shapes(settings: Settings, shapes: Sequence[Shape], way: str, recipe: Recipe) -> None:
+    """Teacher, assistants, student: each under the one before it."""
+    for above, assistant in pairwise(shapes[:-1]):
+        _check_shape(assistant, above, "shrunk", recipe)
+    _check_shape(shapes[-1], shapes[-2], way, recipe)
+    if settings.general.texts:  # there the teacher itself teaches the student
+        _check_shape(shapes[-1], shapes[0], "model", replace(recipe, phases=(recipe.general,)))
+    _check_layers(settings, way, shapes[-2])
+
+
+def _check_augmenting(settings: Settings, teacher: Source) -> None:
+    for name in (settings.augment.vectors, settings.augment.stop_words):
+        if name is not None and not Path(name).is_file():
+            raise SourceError(f"there is no file {name}", fix="give the path of an existing file")
+    if settings.augment.method == "masked-lm" and not has_masked_lm_head(teacher.paths[0]):
+        raise ModelError(f"{teacher.name} has no masked-LM head", fix="choose another augment.method")
+
+
+def _check_texts(sources: Sequence[Source], report: Reporter) -> None:
+    for source in sources:
+        if next(plain_texts([source], report), None) is None:
+            raise DataError(f"{source.name} holds no text", expected="plain text", fix="leave it out of general.texts")
+
+
+def _check_layers(settings: Settings, way: str, above: Shape) -> None:
+    layers = settings.student.layers
+    if layers is None:
+        return
+    if way not in ("shrunk", "layers"):
+        raise SettingsError(
+            f"student.layers with student.start = {settings.student.start}",
+            expected="student.start = shrunk or layers",
+            fix="leave student.layers out",
+        )
+    if max(layers) >= above.layers:
+        raise SettingsError(f"student.layers = {list(layers)}", expected=f"numbers from 0 to {above.layers - 1}")
+
+
+def _check_extras(settings: Settings) -> None:
+    """Exports need packages that are optional: told before a training, not after it."""
+    needed = {"onnx": ("onnx", "onnxruntime", "onnxscript"), "openvino": ("openvino", "nncf")}
+    for extra, packages in needed.items():
+        named = [name for name in settings.export.formats if name.startswith(extra)]
+        lacking = [package for package in packages if importlib.util.find_spec(package) is None]
+        if named and lacking:
+            raise ModelError(
+                f"export.formats names {', '.join(named)}, and {', '.join(lacking)} is not installed",
+                fix=f'pip install "potstill[{extra}]", or leave them out of export.formats',
+            )
 
 
 def _columns(settings: Settings, train: Source) -> Columns:
@@ -127,22 +210,20 @@ def _recipe(settings: Settings) -> Recipe:
 
 
 def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe) -> None:
-    if way == "model":
-        return
     names = [term.name for phase in recipe.phases for term in phase.terms if term.weight]
     inner = "attention" in names or "hidden" in names
     if shape.layers > teacher.layers and inner:
         raise ModelError(
             f"a student of {shape.layers} layers under a teacher of {teacher.layers}",
             expected=f"{teacher.layers} layers or fewer",
-            fix="choose a smaller student.shape",
+            fix="choose a smaller student",
         )
     if "attention" in names and shape.heads != teacher.heads:
-        fitting = f"student.shape {shape.layers}x{shape.hidden // teacher.heads * teacher.heads}"
+        fitting = f"a shape such as {shape.layers}x{max(1, shape.hidden // teacher.heads) * teacher.heads}"
         raise ModelError(
             f"a student {shape} with {shape.heads} heads under a teacher with {teacher.heads}: "
             "the attention loss compares head with head",
-            fix=f"choose {fitting}, or set distill.weights.attention to 0",
+            fix=f"choose {fitting}, or leave that loss out (distill.weights.attention = 0, no general.texts)",
         )
     if way == "layers" and (shape.hidden, shape.ffn, shape.heads) != (teacher.hidden, teacher.ffn, teacher.heads):
         raise ModelError(
@@ -166,7 +247,8 @@ def _assistants(settings: Settings, teacher: Shape, student: Shape, way: str, re
     # Half the teacher's layers at full width, where both depth and width shrink by half or more: cutting both at once
     # from a deep teacher loses most of what it knows (benchmarks/results/sst2.md).
     far = teacher.layers >= 2 * student.layers and teacher.hidden >= 2 * student.hidden and teacher.layers >= 8
-    if recipe.name == "potstill" and way == "shrunk" and far:
+    # Layers that are named are the teacher's: then nothing stands between.
+    if recipe.name == "potstill" and way == "shrunk" and far and settings.student.layers is None:
         return (Shape(teacher.layers // 2, teacher.hidden, teacher.ffn, teacher.heads),)
     return ()
 

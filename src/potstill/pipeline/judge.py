@@ -35,7 +35,9 @@ LENGTHS = (16, 128)
 
 def threads(job: Job) -> int:
     """Threads of trainings and engines: as set, or every core that this process may use."""
-    return job.settings.run.threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if job.settings.run.threads is not None:
+        return job.settings.run.threads
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _splits(context: Context) -> dict[str, Examples]:
@@ -94,8 +96,9 @@ def tfidf_stage(context: Context, job: Job) -> None:
     write_json(context.folder / "facts.json", facts)
 
 
-def _formats(job: Job) -> list[tuple[str, str]]:
-    return [(name.split("-")[0], name.split("-")[1]) for name in job.settings.export.formats]
+def _formats(job: Job) -> list[tuple[FormatName, EnginePrecision]]:
+    named = (name.split("-") for name in job.settings.export.formats)
+    return [(cast(FormatName, form), cast(EnginePrecision, precision)) for form, precision in named]
 
 
 def _engine(folder: Path, form: str, precision: str, job: Job) -> Engine:
@@ -182,8 +185,8 @@ def latency_stage(context: Context, job: Job) -> None:
 
     student, dev = context.done["export"] / "student", _splits(context)["dev"]
     teacher = context.scratch / "teacher"
-    if not teacher.is_dir():
-        shutil.copytree(context.done["teacher"] / "model", teacher)
+    # A run that was killed may have left half a copy.
+    shutil.copytree(context.done["teacher"] / "model", teacher, dirs_exist_ok=True)
     train = read_split(context.done["data"], "train")
     assert train is not None
     rows = np.random.default_rng(job.settings.run.seed).permutation(len(train))[:300]

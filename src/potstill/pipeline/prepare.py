@@ -19,7 +19,7 @@ from potstill.pipeline.job import Job
 from potstill.pipeline.run import Context
 from potstill.storage import read_json, write_json
 
-__all__ = ["augmented", "read_split", "split_data", "task_facts"]
+__all__ = ["augmented", "read_split", "source_rows", "split_data", "task_facts"]
 
 
 def split_data(context: Context, job: Job) -> None:
@@ -29,7 +29,9 @@ def split_data(context: Context, job: Job) -> None:
 
     def table(sources: Sequence[Source], *, labelled: bool) -> Table:
         paths = [path for source in sources for path in source.paths]
-        wanted = [*columns, job.columns.label] if labelled else columns
+        wanted: list[str] | None = [*columns, job.columns.label] if labelled else columns
+        if not labelled and job.columns.pair is None:
+            wanted = None  # a file of one column needs no name for it
         form = settings.format or sources[0].format
         return read_table(paths, format=form, columns=wanted, header=settings.header, report=context.report)
 
@@ -49,13 +51,17 @@ def split_data(context: Context, job: Job) -> None:
         examples = getattr(splits, name)
         if examples is not None:
             examples.write(context.folder / f"{name}.arrow")
+    facts = {**splits.facts, "sources": source_rows(job)}
+    write_json(context.folder / "facts.json", {"labels": list(splits.labels), "facts": facts, "notes": splits.notes})
+
+
+def source_rows(job: Job) -> list[dict[str, Any]]:
+    """Every data source of a run, as its report names it."""
     roles = [*job.data.items(), *(("unlabelled", s) for s in job.unlabelled), *(("text", s) for s in job.texts)]
-    sources = [
+    return [
         {"role": role, "source": s.name, "sha256": s.sha256, "licence": s.licence, "origin": s.origin}
         for role, s in roles
     ]
-    facts = {**splits.facts, "sources": sources}
-    write_json(context.folder / "facts.json", {"labels": list(splits.labels), "facts": facts, "notes": splits.notes})
 
 
 def task_facts(folder: Path) -> dict[str, Any]:

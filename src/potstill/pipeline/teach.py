@@ -174,16 +174,22 @@ def fine_tune(
     dev: Examples,
     *,
     stage: str,
-    epochs: float,
     budget: Budget,
     hyper: Mapping[str, float],
+    epochs: float = 1.0,
+    steps: int | None = None,
+    portion: float = 1.0,
 ) -> dict[str, Any]:
-    """Train a classifier on labels (BERT §4, A.3); the model is changed in place. Returns facts for training.json."""
+    """Train a classifier on labels (BERT §4, A.3); the model is changed in place. Returns facts for training.json.
+
+    `steps`, where given, takes the place of `epochs`; `portion` is as in `Budget.steps`.
+    """
     settings = job.settings
     encodings, labels, ids = encode_examples(encoder, examples)
     batches = Batches(encodings, labels, ids, int(hyper["batch_size"]), settings.run.seed)
     dev_encodings = encoder.encode(dev.texts, dev.pairs)
-    steps = max(1, round(epochs * -(-len(encodings) // int(hyper["batch_size"]))))
+    if steps is None:
+        steps = max(1, round(epochs * -(-len(encodings) // int(hyper["batch_size"]))))
     result, schedule = run_training(
         context,
         job,
@@ -197,6 +203,7 @@ def fine_tune(
         budget=budget,
         evaluate=dev_accuracy(model, dev_encodings, dev.labels),
         weight_decay=hyper["weight_decay"],
+        portion=portion,
     )
     return phase_facts(result, schedule, len(encodings), int(hyper["batch_size"]), [("hard", 1.0, 1.0)])
 

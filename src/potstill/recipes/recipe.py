@@ -112,7 +112,8 @@ def build_terms(
     phase: Phase, *, student: int, teacher: int, mapping: LayerMapping, temperature: float
 ) -> tuple[LossTerm, ...]:
     """The phase's terms for models of `student` and `teacher` layers; terms of weight 0 are left out."""
-    pairs = layer_pairs(student, teacher, mapping)
+    inner = any(term.weight and term.name in ("hidden", "attention") for term in phase.terms)
+    pairs = layer_pairs(student, teacher, mapping) if inner else ()
     layers: Mapping[str, tuple[tuple[int, int], ...]] = {"embedding": ((0, 0),), "hidden": pairs, "attention": pairs}
     return tuple(
         LossTerm(term.name, term.fn, layers.get(term.name, ()), term.weight, temperature)

@@ -1,0 +1,301 @@
+"""Shrinking: what can be cut without loss is cut without loss; what cannot stays near the teacher."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from tests.small_models import random_encodings, small_model
+
+from potstill.errors import ModelError
+from potstill.models.anatomy import ANATOMIES, encoder_parts
+from potstill.models.shrink import shrink
+from potstill.models.student import Shape, random_student
+from potstill.recipes.forward import forward_inputs
+
+KINDS = sorted(ANATOMIES)
+
+
+def texts(model, kind="bert", *, seed=0, each=40, lengths=(6, 9, 13)):
+    """Calibration batches, each of one length."""
+    return [
+        forward_inputs(model, random_encodings([length] * each, kind=kind, seed=seed + length).batch(np.arange(each)))
+        for length in lengths
+    ]
+
+
+def logits(model, batches):
+    with torch.no_grad():
+        return torch.cat([model(**batch).logits for batch in batches])
+
+
+def correlation(ours, theirs):
+    return float(torch.corrcoef(torch.stack([(ours - ours.mean(0)).ravel(), (theirs - theirs.mean(0)).ravel()]))[0, 1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_teachers_own_shape_is_the_teacher(kind):
+    teacher = small_model(kind, layers=3)
+    shape = Shape.of(teacher.config)
+    unseen = texts(teacher, kind, seed=100)
+    for refit, tolerance in ((False, 1e-3), (True, 1e-2)):
+        made = shrink(teacher, shape, (1, 2, 3), texts(teacher, kind), refit=refit)
+        assert made.variance == 1.0
+        assert torch.equal(made.basis, torch.eye(24))
+        assert float((logits(made.model, unseen) - logits(teacher, unseen)).abs().max()) < tolerance
+        assert made.model.config.model_type == kind
+        assert not made.model.training
+
+
+def test_the_basis_is_orthonormal_and_carries_ones_to_ones():
+    teacher = small_model(layers=3, hidden=24)
+    for width in (4, 12, 20, 23):
+        basis = shrink(teacher, Shape(1, width, 8, 4 if width % 4 == 0 else 1), (3,), texts(teacher)).basis
+        assert basis.shape == (24, width)
+        assert basis.dtype == torch.float32
+        torch.testing.assert_close(basis.T @ basis, torch.eye(width), atol=1e-5, rtol=0)
+        ones = torch.ones(24) / math.sqrt(24)
+        torch.testing.assert_close(basis.T @ ones, torch.ones(width) / math.sqrt(width), atol=1e-5, rtol=0)
+
+
+def test_no_other_basis_that_keeps_ones_carries_more():
+    teacher = small_model(layers=2)
+    batches = texts(teacher)
+    made = shrink(teacher, Shape(2, 12, 20, 4), (1, 2), batches)
+    with torch.no_grad():
+        outputs = [teacher(**batch, output_hidden_states=True).hidden_states for batch in batches]
+    places = [torch.cat([output[index].flatten(0, 1) for output in outputs]) for index in (0, 1, 2)]
+    assert 0.5 < made.variance < 1.0
+    centred = [place - place.mean(dim=1, keepdim=True) for place in places]
+    share = [float((state @ made.basis).square().sum() / state.square().sum()) for state in centred]
+    assert np.mean(share) == pytest.approx(made.variance, abs=0.05)  # it pools the states between the norms as well
+    generator = torch.Generator().manual_seed(0)
+    ones = torch.ones(24, 1) / math.sqrt(24)
+    for _ in range(20):
+        other = torch.linalg.qr(torch.cat([ones, torch.randn(24, 11, generator=generator)], dim=1)).Q
+        others = [float((state @ other).square().sum() / state.square().sum()) for state in centred]
+        assert np.mean(others) < np.mean(share)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_that_write_nothing_are_cut_without_loss(kind):
+    """Two of four heads are dead: a student with two is the teacher (in MPNet with its own heads' relative biases)."""
+    teacher = small_model(kind, layers=2, hidden=24, heads=4)
+    with torch.no_grad():
+        for layer in encoder_parts(teacher).layers:
+            for head in (0, 2):
+                layer.output.weight[:, head * 6 : head * 6 + 6] = 0.0
+    made = shrink(teacher, Shape(2, 24, 40, 2), (1, 2), texts(teacher, kind), refit=False)
+    unseen = texts(teacher, kind, seed=100)
+    assert float((logits(made.model, unseen) - logits(teacher, unseen)).abs().max()) < 1e-3
+    if kind == "mpnet":
+        own, theirs = encoder_parts(made.model).relative_bias, encoder_parts(teacher).relative_bias
+        assert torch.equal(own.weight, theirs.weight[:, [1, 3]])
+
+
+def test_mpnet_keeps_the_same_heads_in_every_layer():
+    """One table of relative biases serves all layers: a head cut in one layer only would meet another head's bias."""
+    teacher = small_model("mpnet", layers=2, hidden=24, heads=4)
+    with torch.no_grad():
+        first, second = encoder_parts(teacher).layers
+        first.output.weight[:, :12] *= 0.3  # layer 1 alone would keep heads 2 and 3, layer 2 heads 0 and 1
+        second.output.weight[:, 12:] *= 0.01
+    made = shrink(teacher, Shape(2, 24, 40, 2), (1, 2), texts(teacher, "mpnet"), refit=False)
+    table = encoder_parts(made.model).relative_bias.weight
+    columns = [
+        [
+            index
+            for index in range(4)
+            if torch.equal(table[:, place], encoder_parts(teacher).relative_bias.weight[:, index])
+        ]
+        for place in (0, 1)
+    ]
+    heads = [column[0] for column in columns]
+    assert all(len(column) == 1 for column in columns)
+    # Each layer's scores are those of the kept heads: q·k of the student's head is q·k of the teacher's.
+    states = []
+    for model in (teacher, made.model):
+        parts = encoder_parts(model).layers[0]
+        batch = texts(teacher, "mpnet", seed=50)[0]
+        with torch.no_grad():
+            hidden = model.base_model.embeddings(batch["input_ids"])
+            count = model.config.num_attention_heads
+            q, k = (linear(hidden).unflatten(-1, (count, -1)).transpose(1, 2) for linear in (parts.query, parts.key))
+            states.append(q @ k.mT / math.sqrt(24 / count))
+    torch.testing.assert_close(states[1], states[0][:, heads], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_neurons_that_are_constant_or_write_nothing_are_cut_without_loss(kind):
+    teacher = small_model(kind, layers=2, ffn=40)
+    with torch.no_grad():
+        for layer in encoder_parts(teacher).layers:
+            layer.ffn_out.weight[:, :10] = 0.0
+            layer.ffn_in.weight[30:] = 0.0
+            layer.ffn_in.bias[30:] = 1.0
+    made = shrink(teacher, Shape(2, 24, 20, 4), (1, 2), texts(teacher, kind), refit=False)
+    unseen = texts(teacher, kind, seed=100)
+    assert float((logits(made.model, unseen) - logits(teacher, unseen)).abs().max()) < 1e-3
+
+
+def lifted(student, width, heads_width):
+    """A wider teacher that computes exactly what `student` does: its hidden states are c·h·Pᵀ, P of orthonormal columns.
+
+    P carries ones to ones, and the norms have gain 1 and offset 0, so LayerNorm commutes with it up to c = √(H_t/H_s).
+    A layer that changes nothing stands between the two.
+    """
+    small, heads = student.config.hidden_size, student.config.num_attention_heads
+    generator = torch.Generator().manual_seed(1)
+
+    def frame(size):
+        ones = torch.ones(size, 1)
+        return torch.linalg.qr(torch.cat([ones, torch.randn(size, size - 1, generator=generator)], dim=1)).Q
+
+    wide, narrow = frame(width), frame(small)
+    wide[:, 0], narrow[:, 0] = wide[:, 0].abs(), narrow[:, 0].abs()
+    lift = wide[:, :small] @ narrow.T
+    ratio = math.sqrt(width / small)
+    teacher = small_model(layers=3, hidden=width, heads=heads, ffn=student.config.intermediate_size, labels=3)
+    own, theirs = encoder_parts(student), encoder_parts(teacher)
+    with torch.no_grad():
+        for parts in (own, theirs):
+            for norm in (
+                parts.embedding_norm,
+                *(n for layer in parts.layers for n in (layer.attention_norm, layer.ffn_norm)),
+            ):
+                norm.weight.fill_(1.0)
+                norm.bias.zero_()
+        for mine, other in (
+            (own.word, theirs.word),
+            (own.position, theirs.position),
+            (own.token_type, theirs.token_type),
+        ):
+            other.weight.copy_(mine.weight @ lift.T)
+        idle = theirs.layers[1]
+        for linear in (idle.output, idle.ffn_out):
+            linear.weight.zero_()
+            linear.bias.zero_()
+        for mine, other in zip(own.layers, (theirs.layers[0], theirs.layers[2]), strict=True):
+            old = small // heads
+            stretch = (heads_width / old) ** 0.25
+            for name in ("query", "key", "value"):
+                a, b = getattr(mine, name), getattr(other, name)
+                b.weight.zero_()
+                b.bias.zero_()
+                factor = 1.0 if name == "value" else stretch
+                b.weight.unflatten(0, (heads, heads_width))[:, :old] = factor * (a.weight @ lift.T / ratio).unflatten(
+                    0, (heads, old)
+                )
+                b.bias.unflatten(0, (heads, heads_width))[:, :old] = factor * a.bias.unflatten(0, (heads, old))
+            other.output.weight.unflatten(1, (heads, heads_width))[:, :, :old] = ratio * (
+                lift @ mine.output.weight
+            ).unflatten(1, (heads, old))
+            other.output.bias.copy_(ratio * lift @ mine.output.bias)
+            other.ffn_in.weight.copy_(mine.ffn_in.weight @ lift.T / ratio)
+            other.ffn_in.bias.copy_(mine.ffn_in.bias)
+            other.ffn_out.weight.copy_(ratio * lift @ mine.ffn_out.weight)
+            other.ffn_out.bias.copy_(ratio * lift @ mine.ffn_out.bias)
+        for part in (teacher.bert.pooler.dense, teacher.classifier):
+            part.weight.zero_()
+            part.bias.zero_()
+        teacher.bert.pooler.dense.weight[:small] = student.bert.pooler.dense.weight @ lift.T / ratio
+        teacher.bert.pooler.dense.bias[:small] = student.bert.pooler.dense.bias
+        teacher.classifier.weight[:, :small] = student.classifier.weight
+        teacher.classifier.bias.copy_(student.classifier.bias)
+    return teacher, lift
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_a_teacher_that_is_a_small_model_in_disguise_is_undone(refit):
+    """Width, depth, head width and head cut at once, without loss: the whole construction in one."""
+    hidden = small_model(layers=2, hidden=16, heads=4, ffn=24)
+    teacher, lift = lifted(hidden, 24, 6)
+    unseen = texts(teacher, seed=100)
+    torch.testing.assert_close(logits(teacher, unseen), logits(hidden, unseen), rtol=1e-3, atol=1e-4)
+    made = shrink(teacher, Shape(2, 16, 24, 4), (1, 3), texts(teacher), refit=refit)
+    assert made.variance == pytest.approx(1.0, abs=1e-5)
+    # The same space: P·Pᵀ is the same projection.
+    torch.testing.assert_close(made.basis @ made.basis.T, lift @ lift.T, atol=1e-4, rtol=0)
+    torch.testing.assert_close(logits(made.model, unseen), logits(teacher, unseen), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_really_smaller_student_is_near_its_teacher_as_no_random_one_is(kind):
+    teacher = small_model(kind, layers=3, hidden=24, ffn=40)
+    shape = Shape(2, 16, 28, 4)
+    batches, unseen = texts(teacher, kind, each=150), texts(teacher, kind, seed=100, each=100)
+    wanted = logits(teacher, unseen)
+    made = shrink(teacher, shape, (1, 3), batches)
+    assert Shape.of(made.model.config) == shape
+    near = correlation(logits(made.model, unseen), wanted)
+    far = [abs(correlation(logits(random_student(teacher.config, shape, seed=s), unseen), wanted)) for s in range(4)]
+    assert near > 0.5
+    assert near > 2 * max(far)
+
+
+def test_refitting_helps():
+    teacher = small_model(layers=4, hidden=24, ffn=40)
+    batches, unseen = texts(teacher, each=200), texts(teacher, seed=100, each=100)
+    with torch.no_grad():
+        wanted = torch.cat([teacher.bert(**batch).last_hidden_state.flatten(0, 1) for batch in unseen])
+    errors = {}
+    for refit in (False, True):
+        made = shrink(teacher, Shape(2, 16, 28, 4), (2, 4), batches, refit=refit)
+        with torch.no_grad():
+            got = torch.cat([made.model.bert(**batch).last_hidden_state.flatten(0, 1) for batch in unseen])
+        errors[refit] = float((got - wanted @ made.basis).square().mean())
+    assert errors[True] < 0.95 * errors[False]
+
+
+@pytest.mark.parametrize("width", [24, 16])
+def test_electra_with_narrow_embeddings(width):
+    teacher = small_model("electra", layers=2, hidden=24, embedding_size=10)
+    batches, unseen = texts(teacher, "electra", each=100), texts(teacher, "electra", seed=100)
+    made = shrink(teacher, Shape(2, width, 40, 4), (1, 2), batches)
+    wanted, got = logits(teacher, unseen), logits(made.model, unseen)
+    if width == 24:
+        assert made.model.config.embedding_size == 10
+        torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-2)
+    else:
+        assert made.model.config.embedding_size == 16
+        assert correlation(got, wanted) > 0.5
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_the_teacher_is_left_as_it_was_and_the_result_is_reproducible(kind):
+    teacher = small_model(kind, layers=3).to(torch.bfloat16)
+    before = {name: value.clone() for name, value in teacher.state_dict().items()}
+    torch.manual_seed(4)
+    state = torch.get_rng_state()
+    shown = []
+
+    class Report:
+        def progress(self, done, total, **_):
+            shown.append((done, total))
+
+    batches = texts(teacher, kind)
+    made = shrink(teacher, Shape(2, 12, 20, 2), (1, 3), batches, report=Report())
+    assert torch.equal(torch.get_rng_state(), state)
+    again = shrink(teacher, Shape(2, 12, 20, 2), (1, 3), batches)
+    assert all(torch.equal(value, again.model.state_dict()[name]) for name, value in made.model.state_dict().items())
+    assert {value.dtype for value in made.model.parameters()} == {torch.float32}
+    assert all(torch.isfinite(value).all() for value in made.model.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in teacher.modules())
+    assert not teacher.training
+    assert shown[-1] == (3, 3)
+    assert [done for done, _ in shown] == sorted(done for done, _ in shown)
+
+
+@pytest.mark.parametrize("shape", [(4, 24, 40, 4), (3, 28, 40, 4), (3, 24, 41, 4), (3, 24, 40, 6)])
+def test_a_larger_student_is_refused(shape):
+    teacher = small_model(layers=3)
+    with pytest.raises(ModelError, match="expected no dimension larger"):
+        shrink(teacher, Shape(*shape), tuple(range(1, shape[0] + 1)), texts(teacher))
+
+
+@pytest.mark.parametrize("layers", [(1,), (1, 2, 3), (0, 1), (1, 4), (-1, 2)])
+def test_layers_that_do_not_fit_the_shape_are_refused(layers):
+    teacher = small_model(layers=3)
+    with pytest.raises(ModelError, match="expected 2 numbers from 1 to 3"):
+        shrink(teacher, Shape(2, 24, 40, 4), layers, texts(teacher))
