@@ -41,8 +41,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--teacher", default="pypi:mpnet", help="or a fine-tuned model's folder")
     parser.add_argument("--out", default="runs/sst2", help="the run folder is OUT-SEED")
+    parser.add_argument("--set", action="append", default=[], help="a further setting, section.key=value")
     args = parser.parse_args()
     call = command(args.data, f"{args.out}-{args.seed}", args.teacher, args.seed, args.minutes, args.threads)
+    call += [part for setting in args.set for part in ("--set", setting)]
     subprocess.run([str(Path(sys.executable).parent / call[0]), *call[1:]], check=True)
 
 

@@ -72,7 +72,8 @@ def test_kl_with_the_square_of_the_temperature(seed, examples, classes, spread, 
         value, size = value + sum(parts), size + sum(map(abs, parts))
         gradient[row] = temperature * (got - wanted)
     total, count, slope = run(logits_kl, ours, theirs, temperature=temperature)
-    near(total.item(), value, scale=size)
+    # log-softmax in float32 is off by about 1e-7 of the scores' size, however small the divergence is
+    near(total.item(), value, scale=max(size, examples * temperature * spread))
     near(slope, gradient, scale=temperature)
     assert count == examples
 
@@ -135,5 +136,5 @@ def test_very_sure_models_give_finite_losses(fn):
     student = torch.tensor([[200.0, -200.0]], requires_grad=True)
     total, _ = fn(student, torch.tensor([[-200.0, 200.0]]))
     total.backward()
-    near(float(total), 400.0)
+    near(float(total.detach()), 400.0)
     near(student.grad.numpy(), [[1.0, -1.0]])

@@ -1,5 +1,6 @@
 """Shrinking: what can be cut without loss is cut without loss; what cannot stays near the teacher."""
 
+import copy
 import math
 
 import numpy as np
@@ -14,6 +15,17 @@ from potstill.models.student import Shape, random_student
 from potstill.recipes.forward import forward_inputs
 
 KINDS = sorted(ANATOMIES)
+
+
+def structured(kind, **shape):
+    """A teacher whose words lie near a space of eight dimensions, as those of trained models lie near few."""
+    teacher = small_model(kind, scale=0.2, **shape)
+    generator = torch.Generator().manual_seed(7)
+    word = encoder_parts(teacher).word.weight
+    with torch.no_grad():
+        axes = torch.randn(8, word.shape[1], generator=generator)
+        word.copy_(torch.randn(len(word), 8, generator=generator) @ axes / 3 + 0.1 * word)
+    return teacher
 
 
 def texts(model, kind="bert", *, seed=0, each=40, lengths=(6, 9, 13)):
@@ -45,6 +57,16 @@ def test_the_teachers_own_shape_is_the_teacher(kind):
         assert float((logits(made.model, unseen) - logits(teacher, unseen)).abs().max()) < tolerance
         assert made.model.config.model_type == kind
         assert not made.model.training
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_in_bfloat16_are_near_enough(kind):
+    teacher = structured(kind, layers=3)
+    held = copy.deepcopy(teacher).to(dtype=torch.bfloat16)
+    made = shrink(held, Shape.of(teacher.config), (1, 2, 3), texts(teacher, kind))
+    unseen = texts(teacher, kind, seed=100)
+    assert correlation(logits(made.model, unseen), logits(teacher, unseen)) > 0.99
+    assert {parameter.dtype for parameter in made.model.parameters()} == {torch.float32}
 
 
 def test_the_basis_is_orthonormal_and_carries_ones_to_ones():
@@ -101,15 +123,8 @@ def test_mpnet_keeps_the_same_heads_in_every_layer():
         first.output.weight[:, :12] *= 0.3  # layer 1 alone would keep heads 2 and 3, layer 2 heads 0 and 1
         second.output.weight[:, 12:] *= 0.01
     made = shrink(teacher, Shape(2, 24, 40, 2), (1, 2), texts(teacher, "mpnet"), refit=False)
-    table = encoder_parts(made.model).relative_bias.weight
-    columns = [
-        [
-            index
-            for index in range(4)
-            if torch.equal(table[:, place], encoder_parts(teacher).relative_bias.weight[:, index])
-        ]
-        for place in (0, 1)
-    ]
+    table, whole = (encoder_parts(model).relative_bias.weight for model in (made.model, teacher))
+    columns = [[head for head in range(4) if torch.equal(table[:, place], whole[:, head])] for place in (0, 1)]
     heads = [column[0] for column in columns]
     assert all(len(column) == 1 for column in columns)
     # Each layer's scores are those of the kept heads: q·k of the student's head is q·k of the teacher's.
@@ -139,7 +154,7 @@ def test_neurons_that_are_constant_or_write_nothing_are_cut_without_loss(kind):
 
 
 def lifted(student, width, heads_width):
-    """A wider teacher that computes exactly what `student` does: its hidden states are c·h·Pᵀ, P of orthonormal columns.
+    """A wider teacher that computes exactly what `student` does: hidden states c·h·Pᵀ, P of orthonormal columns.
 
     P carries ones to ones, and the norms have gain 1 and offset 0, so LayerNorm commutes with it up to c = √(H_t/H_s).
     A layer that changes nothing stands between the two.
@@ -157,51 +172,44 @@ def lifted(student, width, heads_width):
     ratio = math.sqrt(width / small)
     teacher = small_model(layers=3, hidden=width, heads=heads, ffn=student.config.intermediate_size, labels=3)
     own, theirs = encoder_parts(student), encoder_parts(teacher)
+    old = small // heads
     with torch.no_grad():
         for parts in (own, theirs):
-            for norm in (
-                parts.embedding_norm,
-                *(n for layer in parts.layers for n in (layer.attention_norm, layer.ffn_norm)),
-            ):
+            norms = [norm for layer in parts.layers for norm in (layer.attention_norm, layer.ffn_norm)]
+            for norm in (parts.embedding_norm, *norms):
                 norm.weight.fill_(1.0)
                 norm.bias.zero_()
-        for mine, other in (
-            (own.word, theirs.word),
-            (own.position, theirs.position),
-            (own.token_type, theirs.token_type),
-        ):
-            other.weight.copy_(mine.weight @ lift.T)
-        idle = theirs.layers[1]
-        for linear in (idle.output, idle.ffn_out):
+        for name in ("word", "position", "token_type"):
+            getattr(theirs, name).weight.copy_(getattr(own, name).weight @ lift.T)
+        for linear in (theirs.layers[1].output, theirs.layers[1].ffn_out):
             linear.weight.zero_()
             linear.bias.zero_()
         for mine, other in zip(own.layers, (theirs.layers[0], theirs.layers[2]), strict=True):
-            old = small // heads
-            stretch = (heads_width / old) ** 0.25
             for name in ("query", "key", "value"):
-                a, b = getattr(mine, name), getattr(other, name)
-                b.weight.zero_()
-                b.bias.zero_()
-                factor = 1.0 if name == "value" else stretch
-                b.weight.unflatten(0, (heads, heads_width))[:, :old] = factor * (a.weight @ lift.T / ratio).unflatten(
-                    0, (heads, old)
-                )
-                b.bias.unflatten(0, (heads, heads_width))[:, :old] = factor * a.bias.unflatten(0, (heads, old))
-            other.output.weight.unflatten(1, (heads, heads_width))[:, :, :old] = ratio * (
-                lift @ mine.output.weight
-            ).unflatten(1, (heads, old))
+                ours, wider = getattr(mine, name), getattr(other, name)
+                wider.weight.zero_()
+                wider.bias.zero_()
+                factor = (
+                    1.0 if name == "value" else (heads_width / old) ** 0.25
+                )  # scores divide by the root of the width
+                rows = (factor * ours.weight @ lift.T / ratio).unflatten(0, (heads, old))
+                wider.weight.unflatten(0, (heads, heads_width))[:, :old] = rows
+                wider.bias.unflatten(0, (heads, heads_width))[:, :old] = factor * ours.bias.unflatten(0, (heads, old))
+            columns = (ratio * lift @ mine.output.weight).unflatten(1, (heads, old))
+            other.output.weight.unflatten(1, (heads, heads_width))[:, :, :old] = columns
             other.output.bias.copy_(ratio * lift @ mine.output.bias)
             other.ffn_in.weight.copy_(mine.ffn_in.weight @ lift.T / ratio)
             other.ffn_in.bias.copy_(mine.ffn_in.bias)
             other.ffn_out.weight.copy_(ratio * lift @ mine.ffn_out.weight)
             other.ffn_out.bias.copy_(ratio * lift @ mine.ffn_out.bias)
-        for part in (teacher.bert.pooler.dense, teacher.classifier):
+        inner, outer = teacher.bert.pooler.dense, teacher.classifier
+        for part in (inner, outer):
             part.weight.zero_()
             part.bias.zero_()
-        teacher.bert.pooler.dense.weight[:small] = student.bert.pooler.dense.weight @ lift.T / ratio
-        teacher.bert.pooler.dense.bias[:small] = student.bert.pooler.dense.bias
-        teacher.classifier.weight[:, :small] = student.classifier.weight
-        teacher.classifier.bias.copy_(student.classifier.bias)
+        inner.weight[:small] = student.bert.pooler.dense.weight @ lift.T / ratio
+        inner.bias[:small] = student.bert.pooler.dense.bias
+        outer.weight[:, :small] = student.classifier.weight
+        outer.bias.copy_(student.classifier.bias)
     return teacher, lift
 
 
@@ -221,7 +229,7 @@ def test_a_teacher_that_is_a_small_model_in_disguise_is_undone(refit):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_really_smaller_student_is_near_its_teacher_as_no_random_one_is(kind):
-    teacher = small_model(kind, layers=3, hidden=24, ffn=40)
+    teacher = structured(kind, layers=3, hidden=24, ffn=40)
     shape = Shape(2, 16, 28, 4)
     batches, unseen = texts(teacher, kind, each=150), texts(teacher, kind, seed=100, each=100)
     wanted = logits(teacher, unseen)
@@ -229,12 +237,12 @@ def test_a_really_smaller_student_is_near_its_teacher_as_no_random_one_is(kind):
     assert Shape.of(made.model.config) == shape
     near = correlation(logits(made.model, unseen), wanted)
     far = [abs(correlation(logits(random_student(teacher.config, shape, seed=s), unseen), wanted)) for s in range(4)]
-    assert near > 0.5
-    assert near > 2 * max(far)
+    assert near > 0.6
+    assert max(far) < 0.35
 
 
 def test_refitting_helps():
-    teacher = small_model(layers=4, hidden=24, ffn=40)
+    teacher = structured("bert", layers=4, hidden=24, ffn=40)
     batches, unseen = texts(teacher, each=200), texts(teacher, seed=100, each=100)
     with torch.no_grad():
         wanted = torch.cat([teacher.bert(**batch).last_hidden_state.flatten(0, 1) for batch in unseen])
@@ -244,7 +252,7 @@ def test_refitting_helps():
         with torch.no_grad():
             got = torch.cat([made.model.bert(**batch).last_hidden_state.flatten(0, 1) for batch in unseen])
         errors[refit] = float((got - wanted @ made.basis).square().mean())
-    assert errors[True] < 0.95 * errors[False]
+    assert errors[True] < 0.75 * errors[False]
 
 
 @pytest.mark.parametrize("width", [24, 16])

@@ -1,5 +1,6 @@
-"""What runs a model: arrays in, arrays out. Evaluation, the gates of export and `predict` use the same engines, so that
-what is judged is what is deployed.
+"""What runs a model: arrays in, arrays out.
+
+Evaluation, the gates of export and `predict` use the same engines, so that what is judged is what is deployed.
 
 Knows files and arrays, not texts, labels or tasks. Only the engine that is asked for is imported; ONNX Runtime and
 OpenVINO run where torch and transformers are absent.
@@ -87,8 +88,8 @@ def load(folder: Path, engine: EngineName, precision: Precision, *, threads: int
     Args:
         folder: A model's folder, as `potstill distill` leaves it (see `FILES`).
         engine: What runs the model.
-        precision: Arithmetic of the matrix products. `int8` computes what is not quantised in bfloat16 where OpenVINO
-            knows the processor to have it, else in float32.
+        precision: Arithmetic of the matrix products; logits are float32 always. Under `int8`, what is not quantised is
+            computed in float32.
         threads: Threads of one run; None leaves it to the engine, which takes all cores.
 
     Raises:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers.utils import logging
 
 from potstill.errors import ModelError
 from potstill.models.precision import choose_attention
@@ -27,15 +28,16 @@ def load_model(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedMo
         ModelError: A folder that `transformers` cannot open, or a checkpoint that lacks weights: none are invented.
     """
     try:
-        model, info = AutoModelForSequenceClassification.from_pretrained(
-            folder,
-            dtype=dtype,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-            attn_implementation="eager",
-        )
+        with _no_progress_bar():
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                folder,
+                dtype=dtype,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+                attn_implementation="eager",
+            )
     except (OSError, RuntimeError, ValueError, KeyError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{folder} cannot be opened as a classifier: {reason}") from error
@@ -45,7 +47,8 @@ def load_model(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedMo
             f"{folder} lacks weights: {', '.join(lacking[:3])}", expected="a model with a trained classification head"
         )
     choose_attention(model, 1, backward=False)
-    return model.eval()
+    classifier: PreTrainedModel = model.eval()
+    return classifier
 
 
 class TorchEngine:
@@ -72,6 +75,17 @@ class TorchEngine:
             tensors = {name: torch.from_numpy(inputs[name]) for name in self._names if name in inputs}
             logits = self.model(**tensors).logits
             return {"logits": logits.float().numpy()}
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from potstill.data.encoding import Encodings
-from potstill.engines import ENGINE_OF_FORMAT, FILES, FormatName, Precision, has_bfloat16
+from potstill.engines import ENGINE_OF_FORMAT, FILES, FORMAT_OF_ENGINE, FormatName, Precision, has_bfloat16
 from potstill.engines.torch import load_model
 from potstill.errors import ModelError
 from potstill.export.onnx_int8 import quantise_onnx
@@ -91,10 +91,7 @@ def export_student(
 
 
 def _wanted(formats: Sequence[tuple[FormatName, Precision]], report: Reporter) -> list[tuple[FormatName, Precision]]:
-    known = [
-        (name, precision) for name, engine in ENGINE_OF_FORMAT.items() for one, precision in FILES if one == engine
-    ]
-    known = [pair for pair in known if pair[0] != "torch"]
+    known = [(FORMAT_OF_ENGINE[engine], precision) for engine, precision in FILES if engine != "torch"]
     for pair in formats:
         if pair not in known:
             raise ModelError(f"export as {' '.join(pair)}", expected="one of: " + ", ".join(map(" ".join, known)))

@@ -1,7 +1,7 @@
 """To OpenVINO's IR, float32 and never compressed, and from there to int8 by static quantisation.
 
-bfloat16 needs no file of its own: the engine computes the float32 file in it. Converted from torch, so that ONNX need not
-be installed.
+bfloat16 needs no file of its own: the engine computes the float32 file in it. Converted from torch, so that the `onnx`
+extra need not be installed.
 """
 
 from pathlib import Path

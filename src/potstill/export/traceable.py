@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 __all__ = ["LogitsOnly", "quiet", "sample_inputs"]
 
-_LOGGERS = ("torch.onnx", "onnxscript", "onnx_ir", "nncf", "root")
+_LOGGERS = ("onnx_ir", "onnxscript", "nncf", "torch.onnx", "transformers")
 
 
 class LogitsOnly(nn.Module):

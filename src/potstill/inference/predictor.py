@@ -73,8 +73,8 @@ class Predictor:
 
         Args:
             folder: Holds potstill.json, tokenizer.json and what the engine reads.
-            engine: What runs it, and nothing else. None means what potstill.json names under `deploy`; where that is not
-                named, torch in float32, and so with a warning where it cannot be had here.
+            engine: What runs it, and nothing else. None means what potstill.json names under `deploy`; torch in float32
+                where it names none, and, with a warning, where that one cannot be had here.
             precision: Its arithmetic. None means the one named for this engine, else float32.
             threads: Threads of one run; None leaves it to the engine.
 
@@ -152,7 +152,10 @@ class Predictor:
         return self.encoder.encode([row[0] for row in rows], [row[1] for row in rows])
 
     def _truncated(self, rows: list[Row], encodings: Encodings, windows: np.ndarray) -> np.ndarray:
-        """bool (n,). `Encodings` counts the texts that lost tokens; which ones is seen where one window is full."""
+        """Which rows lost tokens, bool (n,).
+
+        `Encodings` counts them; a row in one full window may be one of them, and is looked at again.
+        """
         truncated = np.zeros(len(rows), dtype=bool)
         if encodings.truncated:
             longest = np.zeros(len(rows), dtype=np.int64)

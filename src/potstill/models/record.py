@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -9,9 +10,20 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from potstill.models.precision import training_dtype
+__all__ = ["Calibration", "Recording", "Spot", "inputs_of", "output_of", "record"]
 
-__all__ = ["Recording", "Spot", "inputs_of", "output_of", "record"]
+
+@dataclass(frozen=True)
+class Calibration:
+    """Texts that a model is measured on.
+
+    Attributes:
+        batches: Keyword arguments of the model's forward, texts of one length each (no padding).
+        dtype: What matrix products are computed in, whatever a model is held in.
+    """
+
+    batches: Sequence[dict[str, Tensor]]
+    dtype: torch.dtype = torch.float32
 
 
 class Spot(NamedTuple):
@@ -53,20 +65,17 @@ class _Batch:
 
 
 @torch.no_grad()
-def record(model: PreTrainedModel, inputs: Sequence[dict[str, Tensor]], spots: Sequence[Spot]) -> Recording:
-    """Run the batches, each as far as the last spot, and keep what passes; the model is in eval mode meanwhile.
-
-    Matrix products are bfloat16 where the processor is fast at it, whatever the model is held in.
-    """
+def record(model: PreTrainedModel, inputs: Calibration, spots: Sequence[Spot]) -> Recording:
+    """Run the batches, each as far as the last spot, and keep what passes; the model is in eval mode meanwhile."""
     kept: dict[Spot, list[Tensor]] = {spot: [] for spot in spots}
     batch = _Batch(len(kept))
     handles = [_watch(spot, parts, batch) for spot, parts in kept.items()]
     was_training = model.training
-    fast = training_dtype("auto")
+    lower = inputs.dtype != torch.float32
     try:
         model.eval()
-        with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=fast == torch.bfloat16):
-            for given in inputs:
+        with torch.autocast(model.device.type, dtype=inputs.dtype if lower else None, enabled=lower):
+            for given in inputs.batches:
                 batch.missing = batch.spots
                 with contextlib.suppress(_Enough):
                     model(**given)

@@ -3,22 +3,17 @@
 Regressions on what the student itself computes at the place; knows no cut and no loss.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from potstill.errors import ModelError
-from potstill.models.record import inputs_of, record
+from potstill.models.record import Calibration, inputs_of, record
 
-__all__ = ["Inputs", "fit_head", "fit_norm", "refit_linear"]
+__all__ = ["fit_head", "fit_norm", "refit_linear"]
 
 ROUNDS = 1
 """How often a linear map and its norm are fitted by turns; a second round gains nothing (benchmarks/results)."""
-
-Inputs = Sequence[dict[str, Tensor]]
-"""Calibration batches: keyword arguments of the model's forward, texts of one length each (no padding)."""
 
 
 def _normalised(norm: nn.LayerNorm, before: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,14 +32,14 @@ def _fit_gain(norm: nn.LayerNorm, before: Tensor, wanted: Tensor) -> None:
     norm.bias.copy_(aim - gain * centre)
 
 
-def fit_norm(student: PreTrainedModel, norm: nn.LayerNorm, inputs: Inputs, wanted: Tensor) -> None:
+def fit_norm(student: PreTrainedModel, norm: nn.LayerNorm, inputs: Calibration, wanted: Tensor) -> None:
     """Gain and offset of a norm, so that its output is near `wanted` (rows, H_s)."""
     before = record(student, inputs, [inputs_of(norm)])[inputs_of(norm)]
     _fit_gain(norm, before, wanted)
 
 
 def refit_linear(
-    student: PreTrainedModel, linear: nn.Linear, norm: nn.LayerNorm, inputs: Inputs, wanted: Tensor, *, refit: bool
+    student: PreTrainedModel, linear: nn.Linear, norm: nn.LayerNorm, inputs: Calibration, wanted: Tensor, *, refit: bool
 ) -> None:
     """Fit `norm`; with `refit`, `linear` too, so that norm(residual + linear(x)) is near `wanted` (rows, H_s).
 
@@ -96,7 +91,9 @@ def _head_linears(model: PreTrainedModel) -> tuple[nn.Linear, nn.Linear]:
     raise ModelError(f"a {type(model).__name__}", expected="a classifier of two linear layers on [CLS]")
 
 
-def fit_head(student: PreTrainedModel, teacher: PreTrainedModel, logits: Tensor, inputs: Inputs, basis: Tensor) -> None:
+def fit_head(
+    student: PreTrainedModel, teacher: PreTrainedModel, logits: Tensor, inputs: Calibration, basis: Tensor
+) -> None:
     """Inner units kept by variance × norm of what they write, then the logits by ridge regression on the teacher's.
 
     Args:

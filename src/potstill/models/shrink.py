@@ -17,12 +17,12 @@ from transformers import PreTrainedModel
 
 from potstill.errors import ModelError
 from potstill.models.anatomy import EncoderParts, LayerParts, encoder_parts
-from potstill.models.record import Recording, inputs_of, output_of, record
-from potstill.models.refit import Inputs, fit_head, fit_norm, refit_linear
+from potstill.models.record import Calibration, Recording, inputs_of, output_of, record
+from potstill.models.refit import fit_head, fit_norm, refit_linear
 from potstill.models.student import Shape, random_student
 from potstill.progress import SILENT, Reporter
 
-__all__ = ["Inputs", "Shrunk", "shrink"]
+__all__ = ["Shrunk", "shrink"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def shrink(
     teacher: PreTrainedModel,
     shape: Shape,
     layers: Sequence[int],
-    inputs: Inputs,
+    inputs: Sequence[dict[str, Tensor]],
     *,
     refit: bool = True,
     report: Reporter = SILENT,
@@ -56,7 +56,8 @@ def shrink(
         teacher: A post-norm encoder with a classification head, eval mode, any float dtype.
         shape: The student's; not wider, not deeper, with as many heads or fewer.
         layers: For each student layer, the teacher layer (1-based) it is cut from and follows.
-        inputs: A few thousand texts of the task; about 16,000 tokens are enough.
+        inputs: A few thousand texts of the task, as keyword arguments of the model's forward, texts of one length in
+            each batch (no padding); about 10,000 tokens are enough. Products are computed in the teacher's dtype.
         refit: Whether attention outputs and FFN outputs are refitted by regression on the student's own inputs.
         report: Receives progress.
 
@@ -68,7 +69,8 @@ def shrink(
     student = random_student(teacher.config, shape, seed=0)
     source, target = encoder_parts(teacher), encoder_parts(student)
     chosen = [source.layers[layer - 1] for layer in layers]
-    states = _teacher_states(teacher, source, chosen, inputs)
+    texts = Calibration(inputs, teacher.dtype)
+    states = _teacher_states(teacher, source, chosen, texts)
     hidden = [states[output_of(source.embedding_output)], *(states[output_of(part.layer)] for part in chosen)]
     basis, variance = _basis([*hidden, *(states[output_of(part.attention_norm)] for part in chosen)], shape.hidden)
     heads = _kept_heads(chosen, states, shape, full, shared=source.relative_bias is not None)
@@ -76,15 +78,15 @@ def shrink(
     if source.relative_bias is not None and target.relative_bias is not None:
         target.relative_bias.weight.copy_(source.relative_bias.weight.float()[:, heads[0]])
     if target.embedding_project is None:
-        fit_norm(student, target.embedding_norm, inputs, hidden[0] @ basis)
+        fit_norm(student, target.embedding_norm, texts, hidden[0] @ basis)
     for number, (own, theirs) in enumerate(zip(target.layers, chosen, strict=True)):
         report.progress(1 + number, 1 + len(chosen))
         _cut_attention(own, theirs, states, basis, heads[number], full.heads)
         middle = states[output_of(theirs.attention_norm)] @ basis
-        refit_linear(student, own.output, own.attention_norm, inputs, middle, refit=refit)
+        refit_linear(student, own.output, own.attention_norm, texts, middle, refit=refit)
         _cut_ffn(own, theirs, states, basis)
-        refit_linear(student, own.ffn_out, own.ffn_norm, inputs, hidden[number + 1] @ basis, refit=refit)
-    fit_head(student, teacher, states[output_of(teacher)], inputs, basis)
+        refit_linear(student, own.ffn_out, own.ffn_norm, texts, hidden[number + 1] @ basis, refit=refit)
+    fit_head(student, teacher, states[output_of(teacher)], texts, basis)
     report.progress(1 + len(chosen), 1 + len(chosen))
     return Shrunk(student.eval(), basis, variance)
 
@@ -102,7 +104,7 @@ def _check(shape: Shape, full: Shape, layers: Sequence[int]) -> None:
 
 
 def _teacher_states(
-    teacher: PreTrainedModel, source: EncoderParts, chosen: Sequence[LayerParts], inputs: Inputs
+    teacher: PreTrainedModel, source: EncoderParts, chosen: Sequence[LayerParts], inputs: Calibration
 ) -> Recording:
     wanted = [output_of(source.embedding_output), output_of(teacher)]
     for part in dict.fromkeys(chosen):

@@ -131,7 +131,8 @@ class Distilling:
         logits: float32 (m, C), the teacher's, one row a window; None where the teacher is run.
 
     Raises:
-        ModelError: An attention term between models with different numbers of heads, or layers that do not exist.
+        ModelError: An attention term between models with different numbers of heads, layers that do not exist, or
+            logits of other windows.
     """
 
     def __init__(
@@ -147,6 +148,8 @@ class Distilling:
         self.student, self.teacher, self.terms, self.projections = student, teacher, tuple(terms), projections
         self.weights = {term.name: term.weight for term in terms}
         self.data, self.logits = batches, logits
+        if logits is not None and len(logits) != len(batches.encodings):
+            raise ModelError(f"{len(logits)} rows of the teacher's logits for {len(batches.encodings)} windows")
         self.needs_states = any(term.layers for term in terms)
         self.taps: tuple[LayerStates, LayerStates] | None = None
         if self.needs_states:
