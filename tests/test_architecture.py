@@ -148,7 +148,8 @@ def test_public_names_are_listed_and_exist():
         listed = [
             ast.literal_eval(node.value)
             for node in TREES[path].body
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+            if (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+            or (isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "__all__" and node.value)
         ]
         if len(listed) != 1:
             problems.append(f"{name} has no __all__")

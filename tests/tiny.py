@@ -4,7 +4,7 @@ Each holds config.json, model.safetensors, tokenizer.json, tokenizer_config.json
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -17,6 +17,9 @@ from transformers import (
     PretrainedConfig,
     PreTrainedModel,
 )
+
+from potstill.data.encoding import Encodings, TextEncoder
+from potstill.export import export_student
 
 WORDS = (
     "the a film movie plot actor story is was and not but very so good bad dull fine great awful funny sad slow fast "
@@ -129,3 +132,43 @@ def _architecture(kind: str, tokenizer: Tokenizer, max_length: int) -> tuple[Pre
 
 def _write(path: Path, value: dict) -> None:
     path.write_text(json.dumps(value), encoding="utf-8")
+
+
+TEXTS = (
+    "the film is good",
+    "a dull , slow movie",
+    "not bad !",
+    "i loved it",
+    "the actor was great and the plot was awful - we never laughed , we hated the long story and it was so very slow",
+    "was it fine ?",
+)
+"""Texts of 5 to 28 tokens."""
+
+ALL_FORMATS = (
+    ("onnx", "float32"),
+    ("onnx", "int8"),
+    ("openvino", "float32"),
+    ("openvino", "bfloat16"),
+    ("openvino", "int8"),
+)
+
+_EXPORTED: dict[str, Path] = {}
+
+
+def exported_tiny(kind: str, make_folder: Callable[[str], Path]) -> Path:
+    """A model with all its exports, made once a test run; not to be changed.
+
+    Args:
+        kind: bert or mpnet.
+        make_folder: `tmp_path_factory.mktemp`.
+    """
+    if kind not in _EXPORTED:
+        folder = tiny_model(make_folder(f"tiny-{kind}"), kind=kind)
+        export_student(folder, ALL_FORMATS, calibration=encode_tiny(folder))
+        _EXPORTED[kind] = folder
+    return _EXPORTED[kind]
+
+
+def encode_tiny(folder: Path, texts: Sequence[str] = TEXTS, max_length: int = 64) -> Encodings:
+    """Texts as the model in `folder` reads them."""
+    return TextEncoder.from_folder(folder, max_length=max_length).encode(texts)

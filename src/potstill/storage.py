@@ -138,9 +138,18 @@ def atomic_folder(final: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a folder made by `atomic_folder`; None where the folder or its manifest is absent."""
+    """The manifest of a folder made by `atomic_folder`; None where the folder or its manifest is absent.
+
+    Raises:
+        StorageError: A manifest that is none.
+    """
     path = folder / MANIFEST
-    return read_json(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    manifest = read_json(path)
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise StorageError(f"{path} is damaged", expected="an object with files", fix="remove its folder and run again")
+    return manifest
 
 
 def verify_folder(folder: Path) -> dict[str, Any]:

@@ -5,14 +5,8 @@ import torch
 from tests.models.test_shrink import texts
 from tests.small_models import small_model
 
-from potstill.models import record as module
 from potstill.models.anatomy import encoder_parts
-from potstill.models.record import inputs_of, output_of, record
-
-
-@pytest.fixture(autouse=True)
-def _exact_states(monkeypatch):
-    monkeypatch.setattr(module, "training_dtype", lambda _: torch.float32)
+from potstill.models.record import Calibration, inputs_of, output_of, record
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "mpnet"])
@@ -22,7 +16,7 @@ def test_rows_are_tokens_in_order(kind):
     parts = encoder_parts(model)
     layer = parts.layers[1]
     spots = [output_of(parts.embedding_output), output_of(layer.layer), inputs_of(layer.ffn_out), output_of(model)]
-    seen = record(model, batches, spots)
+    seen = record(model, Calibration(batches), spots)
     with torch.no_grad():
         outputs = [model(**batch, output_hidden_states=True) for batch in batches]
     for spot, index in ((spots[0], 0), (spots[1], 2)):
@@ -38,7 +32,7 @@ def test_a_pass_goes_only_as_far_as_the_last_place():
     parts = encoder_parts(model)
     ran = []
     parts.layers[1].query.register_forward_hook(lambda *_: ran.append(1))
-    seen = record(model, texts(model, each=2), [inputs_of(parts.layers[0].attention_norm)])
+    seen = record(model, Calibration(texts(model, each=2)), [inputs_of(parts.layers[0].attention_norm)])
     assert not ran
     assert len(next(iter(seen.values()))) == 2 * (6 + 9 + 13)
 
@@ -46,27 +40,30 @@ def test_a_pass_goes_only_as_far_as_the_last_place():
 def test_the_model_is_left_as_it_was_after_an_error_too():
     model = small_model(dropout=0.5).train()
     parts = encoder_parts(model)
-    batches = texts(model, each=2)
+    batches = Calibration(texts(model, each=2))
     first = record(model, batches, [output_of(model)])
     second = record(model, batches, [output_of(model)])
     assert torch.equal(first[output_of(model)], second[output_of(model)])  # no dropout
     assert model.training
-    with pytest.raises(TypeError):
-        record(model, [{"no_such_argument": torch.ones(1)}], [output_of(parts.layers[0].layer)])
+    with pytest.raises(ValueError, match="input_ids"):
+        record(model, Calibration([{}]), [output_of(parts.layers[0].layer)])
     assert model.training
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
 
 
-def test_states_are_given_in_float32_whatever_the_model_is_held_in(monkeypatch):
-    exact = record(small_model(), texts(small_model(), each=2), [])
-    assert exact == {}
-    wanted = record(model := small_model(), texts(model, each=2), [output_of(model)])[output_of(model)]
-    model.to(torch.bfloat16)
-    held = record(model, texts(model, each=2), [output_of(model)])[output_of(model)]
-    monkeypatch.setattr(module, "training_dtype", lambda _: torch.bfloat16)
-    model.float()
-    fast = record(model, texts(model, each=2), [output_of(model)])[output_of(model)]
-    for got in (held, fast):
-        assert got.dtype == torch.float32
-        torch.testing.assert_close(got, wanted, rtol=0.1, atol=0.2)
-        assert not torch.equal(got, wanted)
+def test_states_are_given_in_float32_whatever_they_are_computed_in():
+    model = small_model()
+    spots = [output_of(model), output_of(encoder_parts(model).layers[0].layer)]
+    batches = texts(model, each=2)
+    wanted = record(model, Calibration(batches), spots)
+    lower = record(model, Calibration(batches, torch.bfloat16), spots)
+    held = record(model.to(torch.bfloat16), Calibration(batches, torch.bfloat16), spots)
+    for got in (lower, held):
+        for spot in spots:
+            assert got[spot].dtype == torch.float32
+            torch.testing.assert_close(got[spot], wanted[spot], rtol=0.1, atol=0.2)
+            assert not torch.equal(got[spot], wanted[spot])
+
+
+def test_nothing_to_record():
+    assert record(small_model(), Calibration([]), []) == {}

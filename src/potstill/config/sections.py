@@ -84,7 +84,7 @@ class DataSettings(_Section):
     max_length: int | None = Field(
         default=None,
         ge=3,
-        description="Longest input in tokens; not set: 64 for one text, 128 for a pair.",
+        description="Longest input in tokens; not set: the shortest of 64, 128, 256 ... that holds 95 % of the texts.",
         examples=[64],
     )
     long_text: Literal["cut", "window"] = Field(
@@ -127,8 +127,8 @@ class TeacherSettings(_Section):
     )
     trained: Literal["auto"] | bool = Field(
         default="auto",
-        description="true: use it as it is; false: fine-tune it first; auto: as it is where it has a classifier "
-        "with this task's labels.",
+        description="true: use it as it is; false: fine-tune it first; auto: as it is where it has a classifier, whose "
+        "labels must then be the data's.",
     )
     same_label_order: bool = Field(
         default=False,
@@ -151,9 +151,11 @@ class StudentSettings(_Section):
     shape: Shape = Field(
         default="4x312", description="LxH, or LxHxFFNxHEADS: layers, width, FFN width, attention heads."
     )
-    start: Source = Field(
-        default="shrunk",
-        description='Where it starts: "shrunk" from the teacher, copied "layers", "random", or another model.',
+    start: Source | None = Field(
+        default=None,
+        description='Where it starts: "shrunk" from the teacher, copied "layers", "random", or another model; not set: '
+        "the distillation mode's own.",
+        examples=["shrunk"],
     )
     layers: Layers | None = Field(
         default=None,
@@ -167,8 +169,8 @@ class StudentSettings(_Section):
     @model_validator(mode="after")
     def _agree(self) -> "StudentSettings":
         ways = ("shrunk", "layers", "random")
-        near = difflib.get_close_matches(self.start, ways, 1, 0.7)
-        if near and self.start not in ways and not {":", "/"} & set(self.start):
+        near = difflib.get_close_matches(self.start or "", ways, 1, 0.7)
+        if self.start is not None and near and self.start not in ways and not {":", "/"} & set(self.start):
             raise SettingsError(
                 f'student.start = "{self.start}"',
                 expected='"shrunk", "layers", "random" or the source of a model',
@@ -187,9 +189,15 @@ class GeneralSettings(_Section):
     """Distillation on plain text, before the task. The stage is absent where there are no texts."""
 
     texts: Sources = Field(default=(), description="Plain text to learn from; an empty list leaves the stage out.")
-    epochs: int = Field(default=3, ge=1, description="Times the text is read.")
-    batch_size: int = Field(default=256, ge=1, description="Windows of text in a step.")
-    learning_rate: float = Field(default=5e-5, gt=0, lt=1, description="Highest learning rate.")
+    epochs: int | None = Field(
+        default=None, ge=1, description="Times the text is read; not set: the distillation mode's own.", examples=[3]
+    )
+    batch_size: int | None = Field(
+        default=None, ge=1, description="Windows of text in a step; not set: the mode's own.", examples=[64]
+    )
+    learning_rate: float | None = Field(
+        default=None, gt=0, lt=1, description="Highest learning rate; not set: the mode's own.", examples=[5e-5]
+    )
     max_length: int = Field(default=128, ge=3, description="Length of a window in tokens.")
     max_tokens: int | None = Field(
         default=None,

@@ -108,11 +108,19 @@ class TextEncoder:
     def from_folder(
         cls, folder: Path, *, max_length: int, long_text: LongText = "cut", step: int | None = None
     ) -> "TextEncoder":
-        """Read `tokenizer.json` in a model's folder."""
+        """Read `tokenizer.json` in a model's folder.
+
+        Raises:
+            ModelError: It is absent or damaged, or as the constructor says.
+        """
         path = folder / "tokenizer.json"
         if not path.is_file():
             raise ModelError(f"{folder} has no tokenizer.json", fix="save its fast tokenizer with save_pretrained")
-        return cls(Tokenizer.from_file(str(path)), max_length=max_length, long_text=long_text, step=step)
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises no narrower one
+            raise ModelError(f"{path} cannot be read: {error}", fix="fetch the model again") from error
+        return cls(tokenizer, max_length=max_length, long_text=long_text, step=step)
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Encodings:
         """Encode n texts, or n pairs, into m ≥ n windows. A lone surrogate is read as U+FFFD.

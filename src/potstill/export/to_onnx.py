@@ -4,6 +4,7 @@ Opset 23 has attention and GELU as single operators: the smallest graph, and att
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -34,7 +35,7 @@ def to_onnx(model: PreTrainedModel, path: Path) -> None:
         ModelError: The `onnx` extra is not installed, or the model cannot be traced.
     """
     try:
-        import onnxscript  # noqa: F401
+        import onnxscript  # noqa: F401  the exporter needs it
     except ImportError as error:
         raise ModelError("ONNX is not installed", fix='pip install "potstill[onnx]"') from error
     inputs = sample_inputs(model)
@@ -53,7 +54,20 @@ def to_onnx(model: PreTrainedModel, path: Path) -> None:
                 verbose=False,
             )
             assert program is not None
+            _forget_origin(program.model)
             program.save(str(path), external_data=size > _LARGEST_FILE)
     except (RuntimeError, ValueError) as error:  # torch.onnx.OnnxExporterError is a RuntimeError
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{type(model).__name__} cannot be written as ONNX: {reason}") from error
+
+
+def _forget_origin(model: Any) -> None:
+    """Take out what torch notes at each node for debugging: among it stack traces, with this machine's paths."""
+    for values in (model.graph.inputs, model.graph.initializers.values()):
+        for value in values:
+            value.metadata_props.clear()
+    for node in model.graph.all_nodes():
+        node.metadata_props.clear()
+        for value in node.outputs:
+            value.metadata_props.clear()
+    model.graph.metadata_props.clear()

@@ -55,7 +55,7 @@ def quantise_openvino(source: Path, path: Path, calibration: Encodings, windows:
     """
     openvino = import_openvino()
     try:
-        with without_telemetry():
+        with quiet(), without_telemetry():
             import nncf
     except ImportError as error:
         raise ModelError("NNCF is not installed", fix='pip install "potstill[openvino]"') from error

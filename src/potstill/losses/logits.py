@@ -1,4 +1,8 @@
-"""Losses on class scores. Shapes: B examples, C classes. All sums are float32."""
+"""Losses on class scores. Shapes: B examples, C classes.
+
+Computed in float64, since a divergence of almost equal scores is a small difference of larger numbers and B·C numbers cost
+nothing; returned as float32.
+"""
 
 import torch
 from torch import Tensor
@@ -22,9 +26,9 @@ def soft_cross_entropy(student: Tensor, teacher: Tensor, *, temperature: float =
 
     Paper: Jiao et al. 2020, arXiv 1909.10351.
     """
-    target = functional.softmax(teacher.detach().float() / temperature, dim=-1)
-    sums = -(target * functional.log_softmax(student.float() / temperature, dim=-1)).sum()
-    return sums, float(student.shape[0])
+    target = functional.softmax(teacher.detach().double() / temperature, dim=-1)
+    sums = -(target * functional.log_softmax(student.double() / temperature, dim=-1)).sum()
+    return sums.float(), float(student.shape[0])
 
 
 def soft_cross_entropy_reference(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> tuple[Tensor, float]:
@@ -44,10 +48,10 @@ def logits_kl(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> 
 
     Args, returns: As `soft_cross_entropy`.
     """
-    target = functional.log_softmax(teacher.detach().float() / temperature, dim=-1)
-    student_log = functional.log_softmax(student.float() / temperature, dim=-1)
+    target = functional.log_softmax(teacher.detach().double() / temperature, dim=-1)
+    student_log = functional.log_softmax(student.double() / temperature, dim=-1)
     sums = functional.kl_div(student_log, target, reduction="sum", log_target=True) * temperature**2
-    return sums, float(student.shape[0])
+    return sums.float(), float(student.shape[0])
 
 
 def logits_mse(student: Tensor, teacher: Tensor) -> tuple[Tensor, float]:
@@ -60,7 +64,7 @@ def logits_mse(student: Tensor, teacher: Tensor) -> tuple[Tensor, float]:
     Returns:
         Sum (float32 scalar) and B·C.
     """
-    return (student.float() - teacher.detach().float()).square().sum(), float(student.numel())
+    return (student.double() - teacher.detach().double()).square().sum().float(), float(student.numel())
 
 
 def hard_cross_entropy(student: Tensor, labels: Tensor) -> tuple[Tensor, float]:
@@ -73,5 +77,5 @@ def hard_cross_entropy(student: Tensor, labels: Tensor) -> tuple[Tensor, float]:
     Returns:
         Sum (float32 scalar, nats) and the number of labelled examples (0 is possible: the sum is then 0).
     """
-    sums = functional.cross_entropy(student.float(), labels, ignore_index=-1, reduction="sum")
-    return sums, float(torch.count_nonzero(labels >= 0))
+    sums = functional.cross_entropy(student.double(), labels, ignore_index=-1, reduction="sum")
+    return sums.float(), float(torch.count_nonzero(labels >= 0))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
@@ -22,15 +23,19 @@ _MARKS = ("Ġ", "▁")
 
 def _load(folder: Path) -> tuple[PreTrainedModel, list[str]]:
     config = read_config(folder)
-    model, info = AutoModelForMaskedLM.from_pretrained(
-        folder,
-        config=config,
-        local_files_only=True,
-        trust_remote_code=False,
-        use_safetensors=True,
-        output_loading_info=True,
-        dtype=torch.float32,
-    )
+    with torch.random.fork_rng():  # what is missing is drawn, then refused
+        try:
+            model, info = AutoModelForMaskedLM.from_pretrained(
+                folder,
+                config=config,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+                dtype=torch.float32,
+            )
+        except (OSError, RuntimeError, ValueError, SafetensorError) as error:
+            raise ModelError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}") from error
     return model.eval(), sorted(info["missing_keys"])
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
 
 from potstill.data.labels import match_labels
@@ -63,7 +64,7 @@ def _load(
             ignore_mismatched_sizes=new_head,  # a head of other classes is replaced; the encoder is checked below
             attn_implementation="eager",
         )
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise ModelError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}") from error
     missing = sorted(info["missing_keys"])
     mismatched = sorted(str(key[0]) for key in info.get("mismatched_keys", []))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from potstill.errors import ModelError
@@ -29,18 +29,25 @@ def whole_words(tokenizer: Tokenizer) -> Callable[[str], bool]:
     return lambda word: word in pieces or word.lower() in pieces
 
 
+def _embedding_table(path: Path) -> np.ndarray | None:
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            names = [name for name in list(file.keys()) if name.endswith("word_embeddings.weight")]
+            return np.asarray(file.get_tensor(names[0]).float().numpy()) if names else None
+    except SafetensorError as error:
+        raise ModelError(f"{path} cannot be read: {error}", fix="fetch the model again") from error
+
+
 def word_rows(folder: Path, tokenizer: Tokenizer) -> tuple[list[str], np.ndarray]:
     """Whole words and their rows of the input embedding table, float32 (words, width).
 
     Raises:
-        ModelError: No table of word embeddings in the folder's safetensors files.
+        ModelError: No table of word embeddings in the folder's safetensors files, or a damaged file.
     """
     pieces = _word_pieces(tokenizer)
     for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(str(path), framework="pt") as file:
-            names = [name for name in list(file.keys()) if name.endswith("word_embeddings.weight")]
-            if names:
-                table = file.get_tensor(names[0]).float().numpy()
-                words = sorted(word for word in pieces if pieces[word] < len(table))
-                return words, table[[pieces[word] for word in words]]
+        table = _embedding_table(path)
+        if table is not None:
+            words = sorted(word for word in pieces if pieces[word] < len(table))
+            return words, table[[pieces[word] for word in words]]
     raise ModelError(f"{folder} has no table of word embeddings", fix='set augment.method to "glove" or "none"')

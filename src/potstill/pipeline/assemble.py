@@ -18,6 +18,7 @@ from potstill.data.examples import Examples
 from potstill.evaluation.cost import parameter_counts
 from potstill.evaluation.evaluate import probabilities
 from potstill.evaluation.latency import speedup_shares
+from potstill.export import judge
 from potstill.metrics import (
     Metric,
     bootstrap_metrics,
@@ -179,7 +180,7 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     report |= _compared(scores, predicted)
     report["size_ratio"] = report["teacher"]["parameters"] / report["student"]["parameters"]
     report["baselines"] = _baselines(job, done, scores, predicted)
-    report |= _exports(done, scores)
+    report |= _exports(job, done, scores, report["student"]["dev"]["accuracy"]["value"])
     report |= _curves(job, done)
     report |= _disagreements(scores, logits)
     return report
@@ -232,7 +233,8 @@ def _baselines(
     return found
 
 
-def _exports(done: Mapping[str, Path], scores: _Scores) -> dict[str, Any]:
+def _exports(job: Job, done: Mapping[str, Path], scores: _Scores, base: float) -> dict[str, Any]:
+    """Exports and latency; an export is accepted where its dev score is near `base`, the student's in torch float32."""
     rows = read_json(done["export"] / "exports.json")["exports"]
     arrays, latency = load_file(done["export"] / "logits.safetensors"), read_json(done["latency"] / "latency.json")
     on_dev = {name: cells["dev"] for name, cells in latency["ms"].items()}
@@ -243,11 +245,15 @@ def _exports(done: Mapping[str, Path], scores: _Scores) -> dict[str, Any]:
             on_dev, reference="teacher/torch-float32", teacher=f"teacher/{name}", student=f"student/{name}"
         )
         predictions = _predictions(arrays, name)
+        on_dev_score = scores.metrics(predictions["dev"], "dev")["accuracy"]
+        accepted, reason = judge(on_dev_score["value"], base, tolerance=job.settings.export.tolerance)
         cells = latency["ms"][f"student/{name}"]
         exports.append(
             {
                 **row,
-                "score": scores.metrics(predictions["dev"], "dev")["accuracy"],
+                "score": on_dev_score,
+                "accepted": accepted,
+                "reason": reason,
                 "test_score": scores.metrics(predictions["test"], "test")["accuracy"]
                 if "test" in predictions
                 else None,
@@ -256,8 +262,8 @@ def _exports(done: Mapping[str, Path], scores: _Scores) -> dict[str, Any]:
                 **shares,
             }
         )
-    accepted = [export for export in exports if export["accepted"]]
-    best = min(accepted, key=lambda export: export["latency_ms"]["1"]["p50"], default=None)
+    passed = [export for export in exports if export["accepted"]]
+    best = min(passed, key=lambda export: export["latency_ms"]["1"]["p50"], default=None)
     prefix = "teacher/"
     return {
         "exports": exports,

@@ -4,6 +4,7 @@ Each function is a stage's work: it reads what earlier stages left and writes `m
 """
 
 import dataclasses
+import shutil
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -21,7 +22,7 @@ from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import UNLABELLED, Examples
 from potstill.models.precision import held
 from potstill.models.shrink import shrink
-from potstill.models.student import Shape, layers_student, random_student, uniform_layers
+from potstill.models.student import Shape, layers_student, random_student
 from potstill.models.teacher import has_classifier, load_classifier, longest_input
 from potstill.pipeline.budget import LONGEST, Budget
 from potstill.pipeline.job import Job
@@ -37,7 +38,7 @@ from potstill.pipeline.teach import (
     save_model,
     task_encoder,
 )
-from potstill.recipes import Phase, build_terms
+from potstill.recipes import Phase, build_terms, layer_pairs
 from potstill.recipes.programs import Batches, Distilling, forward_inputs, projections_for, run_logits
 from potstill.storage import atomic_folder, read_json, read_manifest, write_json
 from potstill.tasks import Classification
@@ -103,11 +104,13 @@ def _fine_tuned_teacher(
     labels, settings = _labels(context), job.settings.teacher
     own = {"warmup": settings.warmup, "weight_decay": settings.weight_decay}
     grid = BERT_GRID if settings.grid else ((settings.batch_size, settings.learning_rate, settings.epochs),)
-    best: tuple[float, PreTrainedModel, dict[str, Any]] | None = None
+    best = context.scratch / "best"
     for number, (batch_size, rate, epochs) in enumerate(grid):
-        model = load_classifier(job.teacher.paths[0], labels, new_head=True, seed=job.settings.run.seed)
         part = dataclasses.replace(context, scratch=context.scratch / f"cell-{number}")
+        if (part.scratch / "done.json").is_file():
+            continue
         part.scratch.mkdir(exist_ok=True)
+        model = load_classifier(job.teacher.paths[0], labels, new_head=True, seed=job.settings.run.seed)
         hyper = {**own, "batch_size": batch_size, "learning_rate": rate}
         facts = fine_tune(
             part,
@@ -126,10 +129,14 @@ def _fine_tuned_teacher(
         score = dev_accuracy(model, encodings, dev.labels)()
         if len(grid) > 1:
             context.report.note(f"batch {batch_size}, rate {rate:g}, {epochs} epochs: {score:.4f} on dev")
-        if best is None or score > best[0]:
-            best = score, model, facts
-    assert best is not None
-    return best[1], best[2]
+        if not best.is_dir() or score > read_json(best / "facts.json")["score"]:
+            with atomic_folder(best, {"cell": number}) as work:
+                save_model(model, work / "model", job.teacher.paths[0])
+                write_json(work / "facts.json", {"score": score, "facts": facts})
+        # The checkpoints go, the mark stays: a resumed grid goes on with the next cell.
+        shutil.rmtree(part.scratch)
+        write_json(part.scratch / "done.json", {"score": score})
+    return load_classifier(best / "model", labels), read_json(best / "facts.json")["facts"]
 
 
 def _calibration(model: PreTrainedModel, encodings: Encodings, seed: int) -> list[dict[str, Tensor]]:
@@ -143,23 +150,21 @@ def _calibration(model: PreTrainedModel, encodings: Encodings, seed: int) -> lis
     return batches
 
 
-def _source_layers(student: int, teacher: int) -> tuple[int, ...]:
-    """Teacher layers (1-based) that a shrunk model is cut from: the mapping's, so that the losses go on from there."""
-    return uniform_layers(student, teacher)
+def _source_layers(job: Job, shape: Shape, teacher: Shape) -> tuple[int, ...]:
+    """Teacher layers (1-based) that a model is cut from: those that teach it, so that the losses go on from there."""
+    if job.layers is not None and shape == job.shape:
+        return job.layers
+    return tuple(layer for _, layer in layer_pairs(shape.layers, teacher.layers, job.settings.distill.mapping))
 
 
 def _shrunk(
     context: Context, job: Job, teacher: PreTrainedModel, shape: Shape, encodings: Encodings
 ) -> tuple[PreTrainedModel, Tensor]:
-    layers = job.settings.student.layers
-    chosen = tuple(layer + 1 for layer in layers) if layers and shape == job.shape else None
     source = Shape.of(teacher.config)
-    if chosen is None:
-        chosen = _source_layers(shape.layers, source.layers)
     made = shrink(
         teacher,
         shape,
-        chosen,
+        _source_layers(job, shape, source),
         _calibration(teacher, encodings, job.settings.run.seed),
         report=context.report,
     )
@@ -191,11 +196,7 @@ def start_stage(context: Context, job: Job, above: str) -> None:
     if job.way == "random":
         model = random_student(teacher.config, job.shape, seed=seed)
     elif job.way == "layers":
-        count = Shape.of(teacher.config).layers
-        chosen = job.settings.student.layers
-        model = layers_student(
-            teacher, tuple(c + 1 for c in chosen) if chosen else uniform_layers(job.shape.layers, count)
-        )
+        model = layers_student(teacher, _source_layers(job, job.shape, Shape.of(teacher.config)))
     else:
         encoder = task_encoder(job, folder / "model", _length(context))
         train = _split(context, "train")
@@ -254,6 +255,7 @@ def _run_phase(
         teacher=layers[1],
         mapping=settings.distill.mapping,
         temperature=settings.distill.temperature,
+        layers=job.layers if stage == "student" else None,
     )
     encodings, labels, ids = encode_examples(encoder, _training_texts(context, augmented=phase.augmented))
     dev = _split(context, "dev")

@@ -101,8 +101,9 @@ def reserve_seconds(job: Job) -> float:
 def build_stages(job: Job, budget: Budget) -> list[Stage]:
     """The stages of a job, in order; each names what its result depends on."""
     settings = job.settings
-    seed = {"seed": settings.run.seed, "threads": threads(job), "budget": settings.run.budget}
-    distil = {**settings.distill.model_dump(mode="json"), **seed, "mapping": settings.distill.mapping}
+    seed = {"seed": settings.run.seed, "threads": threads(job)}
+    trained = {**seed, "budget": settings.run.budget}
+    distil = {**settings.distill.model_dump(mode="json"), **trained}
     teacher_source = {"model": job.teacher.sha256}
     data_inputs = {role: source.sha256 for role, source in job.data.items()}
     plain = [source.sha256 for source in job.unlabelled]
@@ -127,7 +128,7 @@ def build_stages(job: Job, budget: Budget) -> list[Stage]:
     precision = {"precision": settings.distill.precision}
     add(
         "teacher",
-        {**teacher_settings, **teacher_source, **seed, **lengths, **precision},
+        {**teacher_settings, **teacher_source, **trained, **lengths, **precision},
         ("data",),
         lambda context: stages.teacher_stage(context, job, budget),
         f"{job.teacher.name}, {Shape.of(job.config)}",
@@ -137,7 +138,12 @@ def build_stages(job: Job, budget: Budget) -> list[Stage]:
     add("teacher-check", check, ("data", "teacher"), lambda c: _check(c, job), "is the teacher worth distilling?")
     above = "teacher"
     copies = job.recipe.copies if settings.augment.copies is None else settings.augment.copies
-    augment = {**settings.augment.model_dump(mode="json"), "files": job.files, "copies": copies, **seed}
+    augment = {
+        **settings.augment.model_dump(mode="json"),
+        "files": job.files,
+        "copies": copies,
+        "seed": settings.run.seed,
+    }
     add(
         "augment",
         {**augment, **teacher_source},
@@ -157,7 +163,8 @@ def build_stages(job: Job, budget: Budget) -> list[Stage]:
                 logits_needs = ("data", "teacher", "augment")
                 add("teacher-logits", precision, logits_needs, lambda c: stages.teacher_logits_stage(c, job), "")
     student_settings = settings.student.model_dump(mode="json")
-    start_inputs = {**student_settings, **seed, **precision, "other": job.start.sha256 if job.start else None}
+    start_inputs = {**student_settings, **seed, **precision, "mapping": settings.distill.mapping, "way": job.way}
+    start_inputs["other"] = job.start.sha256 if job.start else None
     start = "start"
     add(
         "start",
@@ -210,14 +217,14 @@ def build_stages(job: Job, budget: Budget) -> list[Stage]:
         models["small_pretrained"] = "small-baseline"
         add(
             "small-baseline",
-            {**teacher_settings, **seed, **precision, "model": job.baseline.sha256},
+            {**teacher_settings, **trained, **precision, "model": job.baseline.sha256},
             ("data", "teacher"),
             lambda context: stages.small_baseline_stage(context, job, budget),
             f"{job.baseline.name}, fine-tuned",
             1,
         )
     add("tfidf", {"tfidf": settings.evaluate.tfidf}, ("data",), lambda c: tfidf_stage(c, job), "TF-IDF baseline")
-    export = {**settings.export.model_dump(mode="json"), **seed}
+    export = {"formats": list(settings.export.formats), **seed}
     export_needs = ("data", "teacher", "student")
     add("export", export, export_needs, lambda c: export_stage(c, job), ", ".join(settings.export.formats))
     add("latency", seed, (*export_needs, "export"), lambda c: latency_stage(c, job), "teacher and student by turns")

@@ -42,8 +42,12 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
     # States alone are learned: whatever head the checkpoint has, and for which labels, plays no part.
     teacher = held(load_classifier(source, labels, new_head=True), precision)
     teacher.requires_grad_(requires_grad=False)
+    own = job.recipe.general
     phase = replace(
-        job.recipe.general, epochs=settings.epochs, batch_size=settings.batch_size, learning_rate=settings.learning_rate
+        own,
+        epochs=settings.epochs or own.epochs,
+        batch_size=settings.batch_size or own.batch_size,
+        learning_rate=settings.learning_rate or own.learning_rate,
     )
     set_dropout(student, on=phase.dropout)
     encodings = _packed(context, job, source)
@@ -54,6 +58,7 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
         teacher=Shape.of(teacher.config).layers,
         mapping=job.settings.distill.mapping,
         temperature=1.0,
+        layers=job.layers,
     )
     ids = np.arange(len(encodings), dtype=np.int64)
     batches = Batches(encodings, np.full(len(encodings), -1), ids, phase.batch_size, job.settings.run.seed)
@@ -65,7 +70,7 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
             program,
             stage="general",
             phase="general",
-            planned=settings.epochs * -(-len(encodings) // phase.batch_size),
+            planned=(phase.epochs or 1) * -(-len(encodings) // phase.batch_size),
             schedule=lambda steps: Schedule(steps, phase.learning_rate, warmup=phase.warmup, decay=phase.decay),
             budget=budget,
             weight_decay=job.recipe.weight_decay,

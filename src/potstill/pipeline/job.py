@@ -59,7 +59,13 @@ class Job:
     @property
     def way(self) -> str:
         """How the student starts: shrunk, layers, random, or `model`."""
-        return "model" if self.start is not None else self.settings.student.start
+        return "model" if self.start is not None else self.settings.student.start or self.recipe.start
+
+    @property
+    def layers(self) -> tuple[int, ...] | None:
+        """Teacher layers (1-based) of the student's, where the settings name them; they also say which teach which."""
+        named = self.settings.student.layers
+        return None if named is None else tuple(layer + 1 for layer in named)
 
     @property
     def files(self) -> dict[str, str]:
@@ -83,7 +89,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     config = _checked_model(teacher)
     shape = Shape.parse(settings.student.shape, teacher_heads=int(config.num_attention_heads))
     start = None
-    if settings.student.start not in STARTS:
+    if settings.student.start is not None and settings.student.start not in STARTS:
         start = resolve_model(settings.student.start, report=report)
         shape = Shape.of(_checked_model(start))
         _same_tokenizer(start.paths[0], teacher.paths[0])
@@ -92,7 +98,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         baseline = resolve_model(settings.evaluate.baseline, report=report)
         _checked_model(baseline)
     recipe = _recipe(settings)
-    way = "model" if start is not None else settings.student.start
+    way = "model" if start is not None else settings.student.start or recipe.start
     assistants = _assistants(settings, Shape.of(config), shape, way, recipe)
     _check_shapes(settings, (Shape.of(config), *assistants, shape), way, recipe)
     _check_extras(settings)
@@ -168,7 +174,7 @@ def _check_layers(settings: Settings, way: str, above: Shape) -> None:
         return
     if way not in ("shrunk", "layers"):
         raise SettingsError(
-            f"student.layers with student.start = {settings.student.start}",
+            f"student.layers with a student that starts {way}",
             expected="student.start = shrunk or layers",
             fix="leave student.layers out",
         )

@@ -1,13 +1,15 @@
 """The data stages: splits, augmentation."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from tokenizers import Tokenizer
 
 from potstill.data.augment import ByPieces, Proposer, augment
+from potstill.data.columns import require_columns
 from potstill.data.examples import Examples
 from potstill.data.neighbours import StaticNeighbours
 from potstill.data.schema import LabelRule, SplitRule, evaluation_keys, examples_without, load_splits
@@ -27,22 +29,18 @@ def split_data(context: Context, job: Job) -> None:
     settings = job.settings.data
     columns = [name for name in (job.columns.text, job.columns.pair) if name is not None]
 
-    def table(sources: Sequence[Source], *, labelled: bool) -> Table:
-        paths = [path for source in sources for path in source.paths]
-        wanted: list[str] | None = [*columns, job.columns.label] if labelled else columns
-        if not labelled and job.columns.pair is None:
-            wanted = None  # a file of one column needs no name for it
-        form = settings.format or sources[0].format
-        return read_table(paths, format=form, columns=wanted, header=settings.header, report=context.report)
+    def table(source: Source) -> Table:
+        form, wanted = settings.format or source.format, [*columns, job.columns.label]
+        return read_table(source.paths, format=form, columns=wanted, header=settings.header, report=context.report)
 
-    tables = {role: table([source], labelled=True) for role, source in job.data.items()}
+    tables = {role: table(source) for role, source in job.data.items()}
     rule = LabelRule(settings.label_threshold, settings.label_margin or 0.0)
     splits = load_splits(
         tables["train"],
         columns=job.columns,
         dev=tables.get("dev"),
         test=tables.get("test"),
-        unlabelled=table(job.unlabelled, labelled=False) if job.unlabelled else None,
+        unlabelled=_unlabelled(context, job) if job.unlabelled else None,
         labels=rule,
         rule=SplitRule(settings.dev_share, settings.test_share, settings.bad_rows),
         report=context.report,
@@ -53,6 +51,32 @@ def split_data(context: Context, job: Job) -> None:
             examples.write(context.folder / f"{name}.arrow")
     facts = {**splits.facts, "sources": source_rows(job)}
     write_json(context.folder / "facts.json", {"labels": list(splits.labels), "facts": facts, "notes": splits.notes})
+
+
+def _unlabelled(context: Context, job: Job) -> Table:
+    """Unlabelled texts of all sources, each read as it declares, under the training data's column names.
+
+    Of a file without the text's column, the column that its source declares is taken, or the only one there is.
+    """
+    text, pair = job.columns.text, job.columns.pair
+    read: list[Table] = []
+    for source in job.unlabelled:
+        table = read_table(source.paths, format=source.format, header=job.settings.data.header, report=context.report)
+        named = source.columns.get("text", table.columns[0] if len(table.columns) == 1 else text)
+        own = text if text in table.columns or pair is not None else named
+        wanted = [own] if pair is None else [own, pair]
+        require_columns(wanted, table.columns, source.name)
+        rows = table.rows.select(wanted).rename_columns([text, *wanted[1:]])
+        read.append(replace(table, rows=rows))
+    files = [len(table.sources) for table in read]
+    offsets = np.cumsum([0, *files[:-1]])
+    return Table(
+        pa.concat_tables([table.rows for table in read]),
+        np.concatenate([table.row_numbers for table in read]),
+        np.concatenate([table.file_numbers + offset for table, offset in zip(read, offsets, strict=True)]),
+        tuple(row for table in read for row in table.bad),
+        tuple(name for table in read for name in table.sources),
+    )
 
 
 def source_rows(job: Job) -> list[dict[str, Any]]:

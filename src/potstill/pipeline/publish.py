@@ -23,6 +23,8 @@ def publish(report: Mapping[str, Any], student: Path | None, out: Path) -> dict[
         student: The exported folder; None where the run was refused.
         out: The run folder.
     """
+    if student is None:
+        shutil.rmtree(out / "student", ignore_errors=True)  # an older result, of a teacher that has been replaced
     write_report(report, out)
     finished: dict[str, Any] = read_json(out / "report.json")
     if student is not None:

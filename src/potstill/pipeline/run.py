@@ -101,7 +101,7 @@ class Run:
             except StorageError as error:
                 self.report.warn(f"{error.got}; the stage {stage.name} is run again")
             else:
-                self.done[stage.name], self.seconds[stage.name] = folder, manifest["seconds"]
+                self.done[stage.name], self.seconds[stage.name] = folder, float(manifest.get("seconds", 0.0))
                 return folder
         scratch = self.out / "scratch" / f"{stage.name}-{key[:12]}"
         scratch.mkdir(parents=True, exist_ok=True)

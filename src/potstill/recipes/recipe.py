@@ -1,6 +1,6 @@
 """What a recipe is: phases, each with its loss terms and hyper-parameters. Declared, so that they can be printed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -109,14 +109,29 @@ def layer_pairs(student: int, teacher: int, mapping: LayerMapping) -> tuple[tupl
 
 
 def build_terms(
-    phase: Phase, *, student: int, teacher: int, mapping: LayerMapping, temperature: float
+    phase: Phase,
+    *,
+    student: int,
+    teacher: int,
+    mapping: LayerMapping,
+    temperature: float,
+    layers: Sequence[int] | None = None,
 ) -> tuple[LossTerm, ...]:
-    """The phase's terms for models of `student` and `teacher` layers; terms of weight 0 are left out."""
+    """The phase's terms for models of `student` and `teacher` layers; terms of weight 0 are left out.
+
+    Args:
+        phase: Its terms.
+        student: Layers of the student.
+        teacher: Layers of the teacher.
+        mapping: Which teacher layer teaches which student layer.
+        temperature: Of the logits term.
+        layers: Teacher layer (1-based) of each student layer, in place of the mapping; None means the mapping.
+    """
     inner = any(term.weight and term.name in ("hidden", "attention") for term in phase.terms)
-    pairs = layer_pairs(student, teacher, mapping) if inner else ()
-    layers: Mapping[str, tuple[tuple[int, int], ...]] = {"embedding": ((0, 0),), "hidden": pairs, "attention": pairs}
+    pairs = layer_pairs(student, teacher, mapping) if inner and layers is None else tuple(enumerate(layers or (), 1))
+    places: Mapping[str, tuple[tuple[int, int], ...]] = {"embedding": ((0, 0),), "hidden": pairs, "attention": pairs}
     return tuple(
-        LossTerm(term.name, term.fn, layers.get(term.name, ()), term.weight, temperature)
+        LossTerm(term.name, term.fn, places.get(term.name, ()), term.weight, temperature)
         for term in phase.terms
         if term.weight
     )

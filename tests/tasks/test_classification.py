@@ -1,0 +1,66 @@
+"""How windows become a text's answer, and what is measured."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from potstill.tasks import Classification
+
+TASK = Classification(("bad", "fair", "good"))
+
+
+@given(counts=st.lists(st.integers(1, 4), max_size=6), classes=st.integers(2, 5), seed=st.integers(0, 2**31))
+def test_a_texts_scores_are_the_mean_over_its_windows(counts, classes, seed):
+    logits = np.random.default_rng(seed).normal(size=(sum(counts), classes)).astype(np.float32)
+    example = np.repeat(np.arange(len(counts)), counts)
+    merged = Classification.merge(logits, example)
+    start = 0
+    for text, count in enumerate(counts):
+        wanted = [sum(float(logits[row, c]) for row in range(start, start + count)) / count for c in range(classes)]
+        np.testing.assert_allclose(merged[text], wanted, rtol=1e-5, atol=1e-6)
+        start += count
+    assert merged.shape == (len(counts), classes)
+    assert merged.dtype == np.float32
+
+
+def test_texts_of_one_window_are_left_to_the_bit():
+    logits = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
+    assert np.array_equal(Classification.merge(logits, np.arange(9)), logits)
+
+
+@given(seed=st.integers(0, 2**31), spread=st.sampled_from([0.1, 10.0, 1e4]))
+def test_decoding(seed, spread):
+    logits = (spread * np.random.default_rng(seed).normal(size=(5, 3))).astype(np.float32)
+    labels, probabilities = TASK.decode(logits)
+    for row in range(5):
+        assert labels[row] == max(range(3), key=lambda c: logits[row, c])
+        powers = [np.exp(np.float64(value) - max(map(float, logits[row]))) for value in logits[row]]
+        np.testing.assert_allclose(probabilities[row], np.array(powers) / sum(powers), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    assert probabilities.dtype == np.float64
+    assert labels.dtype == np.int64
+
+
+def test_very_large_scores_do_not_overflow():
+    _, probabilities = TASK.decode(np.array([[3e38, 0.0, -3e38]], dtype=np.float32))
+    np.testing.assert_allclose(probabilities, [[1.0, 0.0, 0.0]])
+
+
+def test_metrics_and_counts_are_of_these_labels():
+    gold, predicted = np.array([0, 1, 2, 2]), np.array([0, 1, 2, 0])
+    metrics = TASK.metrics(gold, predicted, resamples=50)
+    assert metrics["accuracy"].value == 0.75
+    assert metrics["accuracy"].n == 4
+    assert metrics["accuracy"].low <= 0.75 <= metrics["accuracy"].high
+    assert {"accuracy", "macro_f1", "matthews"} <= metrics.keys()
+    assert "f1" not in metrics  # binary only
+    assert "f1" in Classification(("no", "yes")).metrics(np.array([0, 1]), np.array([0, 1]), resamples=20)
+    assert TASK.counts(np.array([2, 2, 0, -1])) == {"bad": 1, "fair": 0, "good": 2}
+    assert TASK.metrics(gold, predicted, resamples=50) == metrics
+    assert TASK.primary_metric in metrics
+
+
+@pytest.mark.parametrize(("pair", "length"), [(False, 64), (True, 128)])
+def test_default_lengths_are_tinyberts(pair, length):
+    assert Classification(("a", "b"), pair=pair).default_length == length
