@@ -1,7 +1,7 @@
 """Losses on class scores. Shapes: B examples, C classes.
 
-Computed in float64, since a divergence of almost equal scores is a small difference of larger numbers and B·C numbers cost
-nothing; returned as float32.
+Computed in float64, since a divergence of almost equal scores is a small difference of larger numbers and B·C numbers
+cost nothing; returned as float32.
 """
 
 import torch

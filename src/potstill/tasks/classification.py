@@ -51,7 +51,8 @@ class Classification:
     @staticmethod
     def decode(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Predicted label (int64 (n,)) and probabilities (float64 (n, C), softmax) of texts."""
-        shifted = np.exp(logits - logits.max(axis=1, keepdims=True), dtype=np.float64)
+        wide = logits.astype(np.float64)
+        shifted = np.exp(wide - wide.max(axis=1, keepdims=True))
         return logits.argmax(axis=1), shifted / shifted.sum(axis=1, keepdims=True)
 
     def metrics(
