@@ -125,7 +125,7 @@ def test_what_is_missing():
         ("run.seed=-3", "run.seed = -3; expected a whole number from 0 to 4294967295; "),
         ("student.layers=[0, -1, 2, 3]", "student.layers = [0, -1, 2, 3]; expected a list, each a whole number from 0"),
         ("student.shape=4-312", 'student.shape = "4-312"; expected layers x width, as in 4x312'),
-        ("student.assistants=['6y3']", 'student.assistants = ["6y3"]; expected "auto", "none" or a list of shapes'),
+        ("student.assistants=['6y3']", 'student.assistants = ["6y3"]; expected "none" or a list of shapes'),
         ("export.formats=onnx-int4", 'did you mean "onnx-int8"?'),
         ("run.out=''", 'run.out = ""; expected text in quotes'),
         ("teacher.source=''", 'teacher.source = ""; expected a path, hub:owner/name'),

@@ -52,7 +52,7 @@ def test_one_text_is_a_list_of_one():
     assert DataSettings(train="a", unlabelled="b").unlabelled == ("b",)
     assert DataSettings(train="a", unlabelled=["b", "c"]).unlabelled == ("b", "c")
     assert StudentSettings(assistants="6x384").assistants == ("6x384",)
-    assert StudentSettings(assistants="auto").assistants == "auto"
+    assert StudentSettings(assistants="none").assistants == "none"
 
 
 def test_types_are_strict():

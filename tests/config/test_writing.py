@@ -37,7 +37,7 @@ settings = st.builds(
         trained=st.sampled_from(["auto", True, False]),
         learning_rate=st.floats(1e-9, 0.5),
     ),
-    student=st.builds(StudentSettings, assistants=st.sampled_from(["auto", "none", ["6x384", "4x256x512x4"]])),
+    student=st.builds(StudentSettings, assistants=st.sampled_from(["none", ["6x384", "4x256x512x4"]])),
     general=st.builds(GeneralSettings, max_tokens=st.none() | st.integers(1, 10**12)),
     distill=st.builds(
         DistillSettings,

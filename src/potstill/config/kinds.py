@@ -56,8 +56,8 @@ Shape = Annotated[
 ]
 Layers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], _TUPLE]
 Assistants = Annotated[
-    Literal["auto", "none"] | Annotated[tuple[Shape, ...], _TUPLE],
-    Allowed('"auto", "none" or a list of shapes such as ["6x384"]'),
+    Literal["none"] | Annotated[tuple[Shape, ...], _TUPLE],
+    Allowed('"none" or a list of shapes such as ["6x384"]'),
 ]
 
 ExportFormat = Literal["onnx-float32", "onnx-int8", "openvino-float32", "openvino-bfloat16", "openvino-int8"]

@@ -163,7 +163,8 @@ class StudentSettings(_Section):
         examples=[[0, 2, 4, 5]],
     )
     assistants: Assistants = Field(
-        default="auto", description="Models between teacher and student, largest first; auto: where worth the time."
+        default="none",
+        description="Models between teacher and student, largest first, each distilled from the one above.",
     )
 
     @model_validator(mode="after")

@@ -99,7 +99,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         _checked_model(baseline)
     recipe = _recipe(settings)
     way = "model" if start is not None else settings.student.start or recipe.start
-    assistants = _assistants(settings, Shape.of(config), shape, way, recipe)
+    assistants = _assistants(settings, Shape.of(config))
     _check_shapes(settings, (Shape.of(config), *assistants, shape), way, recipe)
     _check_extras(settings)
     _check_augmenting(settings, teacher)
@@ -244,19 +244,9 @@ def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe) -> None
         )
 
 
-def _assistants(settings: Settings, teacher: Shape, student: Shape, way: str, recipe: Recipe) -> tuple[Shape, ...]:
+def _assistants(settings: Settings, teacher: Shape) -> tuple[Shape, ...]:
     chosen = settings.student.assistants
-    if chosen == "none":
-        return ()
-    if chosen != "auto":
-        return tuple(Shape.parse(text, teacher_heads=teacher.heads) for text in chosen)
-    # Half the teacher's layers at full width, where both depth and width shrink by half or more: cutting both at once
-    # from a deep teacher loses most of what it knows (benchmarks/results/sst2.md).
-    far = teacher.layers >= 2 * student.layers and teacher.hidden >= 2 * student.hidden and teacher.layers >= 8
-    # Layers that are named are the teacher's: then nothing stands between.
-    if recipe.name == "potstill" and way == "shrunk" and far and settings.student.layers is None:
-        return (Shape(teacher.layers // 2, teacher.hidden, teacher.ffn, teacher.heads),)
-    return ()
+    return () if chosen == "none" else tuple(Shape.parse(text, teacher_heads=teacher.heads) for text in chosen)
 
 
 def model_facts(source: Source) -> dict[str, Any]:
