@@ -1,5 +1,6 @@
 """Texts to ids: equal to `transformers`, every token read in windows, what is cut counted, batches padded right."""
 
+import itertools
 import json
 
 import numpy as np
@@ -35,8 +36,7 @@ def transformers_of(kind):
 def windows_of(encodings):
     ends = encodings.starts
     return [
-        (encodings.input_ids[a:b].tolist(), encodings.token_type_ids[a:b].tolist())
-        for a, b in zip(ends, ends[1:], strict=False)
+        (encodings.input_ids[a:b].tolist(), encodings.token_type_ids[a:b].tolist()) for a, b in itertools.pairwise(ends)
     ]
 
 

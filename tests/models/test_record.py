@@ -34,6 +34,10 @@ def test_a_pass_goes_only_as_far_as_the_last_place():
     parts.layers[1].query.register_forward_hook(lambda *_: ran.append(1))
     seen = record(model, Calibration(texts(model, each=2)), [inputs_of(parts.layers[0].attention_norm)])
     assert not ran
+    with torch.no_grad():  # the pass that was cut short leaves nothing open
+        output = model(**texts(model, each=2)[0], output_hidden_states=True, output_attentions=True)
+    assert len(output.hidden_states) == 3
+    assert len(output.attentions) == 2
     assert len(next(iter(seen.values()))) == 2 * (6 + 9 + 13)
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from potstill.data.encoding import Encodings
 from potstill.errors import ModelError
 from potstill.losses import hidden_mse, logits_kl
+from potstill.losses.attention import GRAM_FROM
 from potstill.recipes import RECIPES, build_terms
 from potstill.recipes.programs import (
     Batches,
@@ -176,9 +177,10 @@ def test_a_copied_student_has_nothing_to_learn(kind):
 
 
 def test_long_inputs_take_the_gram_form_and_a_copy_still_has_no_loss():
-    teacher, student = (small_model(layers=2, seed=2, max_position_embeddings=160) for _ in range(2))
+    longest = GRAM_FROM + 20
+    teacher, student = (small_model(layers=2, seed=2, max_position_embeddings=longest) for _ in range(2))
     chosen = terms_of("paper", student=2, teacher=2, names=("attention",))
-    encodings = random_encodings((150, 97, 131))
+    encodings = random_encodings((longest, 97, longest - 9))
     program = Distilling(
         student, teacher, chosen, nn.ModuleDict(), Batches(encodings, np.full(3, -1), np.arange(3), 3, 0)
     )

@@ -197,6 +197,16 @@ def test_dropout_is_drawn_by_counter():
         train(program, AdamW(program.modules), Schedule(6, 0.01), seed=seed, evaluate=evaluate)
         return torch.cat([weight.ravel() for weight in weights_of(program).values()])
 
+    program, drawn = Lines(), []
+    step = program.step
+
+    def watch(rows):
+        drawn.append(float(torch.rand(())))
+        return step(rows)
+
+    program.step = watch
+    train(program, AdamW(program.modules), Schedule(6, 0.01, accumulate=2), seed=(0,))
+    assert len(set(drawn)) == len(drawn) == 12  # each micro-batch of each update has its own
     assert torch.equal(run(0, "student"), run(0, "student", disturb=True))
     assert not torch.equal(run(0, "student"), run(1, "student"))
     assert not torch.equal(run(0, "student"), run(0, "teacher"))

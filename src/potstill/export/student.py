@@ -1,6 +1,7 @@
 """A model's folder, exported: `onnx/` and `openvino/` below it, each whole or not there."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from potstill.storage import atomic_folder, digest_file
 __all__ = ["CALIBRATION_WINDOWS", "Exported", "export_student"]
 
 CALIBRATION_WINDOWS = 300
-"""How many texts set the ranges of OpenVINO's int8; more did not bring it closer to float32."""
+"""How many windows, at most, set the ranges of OpenVINO's int8."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def export_student(
         formats: What to write.
         calibration: Real texts as the model will read them; of use to OpenVINO's int8 alone.
         into: Where to put the two folders; None means below `folder`.
-        report: Receives progress in exports, and the notes.
+        report: Receives progress in files, and the notes.
 
     Returns:
         What was written, in the order of `formats`.
@@ -75,18 +76,16 @@ def export_student(
     model = load_model(folder)
     facts = {"source": {path.name: digest_file(path) for path in sorted(folder.glob("*.safetensors"))}}
     place = into or folder
-    done = 0
+    step = _steps(wanted, report)
     for name in ("onnx", "openvino"):
         precisions = [precision for one, precision in wanted if one == name]
         if precisions:
-            report.progress(done, len(wanted))
             with atomic_folder(place / name, {**facts, "format": name}) as work:
                 if name == "onnx":
-                    _write_onnx(model, work, precisions)
+                    _write_onnx(model, work, precisions, step)
                 else:
-                    _write_openvino(model, work, precisions, calibration)
-            done += len(precisions)
-    report.progress(len(wanted), len(wanted))
+                    _write_openvino(model, work, precisions, calibration, step)
+    step()
     return [_exported(place, name, precision) for name, precision in wanted]
 
 
@@ -102,24 +101,41 @@ def _wanted(formats: Sequence[tuple[FormatName, Precision]], report: Reporter) -
     return wanted
 
 
+def _steps(wanted: list[tuple[FormatName, Precision]], report: Reporter) -> Callable[[], None]:
+    """A function to call before each file is written, and after the last: it reports how many are done."""
+    total = len({FILES[ENGINE_OF_FORMAT[name], other] for name, one in wanted for other in {one, "float32"}})
+    done = itertools.count()
+    return lambda: report.progress(next(done), total)
+
+
 def _file(name: FormatName, precision: Precision) -> str:
     return Path(FILES[ENGINE_OF_FORMAT[name], precision]).name
 
 
-def _write_onnx(model: PreTrainedModel, work: Path, precisions: list[Precision]) -> None:
+def _write_onnx(model: PreTrainedModel, work: Path, precisions: list[Precision], step: Callable[[], None]) -> None:
     plain = work / _file("onnx", "float32")
+    step()
     to_onnx(model, plain)
     if "int8" in precisions:
+        step()
         quantise_onnx(plain, work / _file("onnx", "int8"))
     if "float32" not in precisions:
         for path in work.glob(f"{plain.name}*"):
             path.unlink()
 
 
-def _write_openvino(model: PreTrainedModel, work: Path, precisions: list[Precision], calibration: Encodings) -> None:
+def _write_openvino(
+    model: PreTrainedModel,
+    work: Path,
+    precisions: list[Precision],
+    calibration: Encodings,
+    step: Callable[[], None],
+) -> None:
     plain = work / _file("openvino", "float32")
+    step()
     to_openvino(model, plain)
     if "int8" in precisions:
+        step()
         count = min(CALIBRATION_WINDOWS, len(calibration))
         windows = np.linspace(0, len(calibration) - 1, count).round().astype(np.int64)
         quantise_openvino(plain, work / _file("openvino", "int8"), calibration, windows)

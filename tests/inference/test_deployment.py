@@ -1,0 +1,70 @@
+"""potstill.json: what is read from it, and what is refused."""
+
+import json
+
+import pytest
+
+from potstill.errors import ModelError, StorageError
+from potstill.inference import Deployment, read_deployment
+
+RIGHT = {
+    "schema_version": 1,
+    "task": "classification",
+    "labels": ["no", "yes"],
+    "max_length": 64,
+    "long_text": "window",
+    "step": None,
+    "source": {"anything": 1},
+    "deploy": {"engine": "openvino", "precision": "int8"},
+}
+
+
+def write(folder, **changed):
+    (folder / "potstill.json").write_text(json.dumps({**RIGHT, **changed}))
+    return folder
+
+
+def test_right(tmp_path):
+    expected = Deployment(("no", "yes"), 64, "window", None, ("openvino", "int8"))
+    assert read_deployment(write(tmp_path)) == expected
+    assert read_deployment(write(tmp_path, deploy=None, step=3)).deploy is None
+
+
+def test_no_engine_named(tmp_path):
+    (tmp_path / "potstill.json").write_text(json.dumps({key: RIGHT[key] for key in RIGHT if key != "deploy"}))
+    assert read_deployment(tmp_path).deploy is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"schema_version": 2}, "schema_version is 2; expected 1"),
+        ({"task": "tagging"}, "task is 'tagging'; expected 'classification'"),
+        ({"labels": ["a", "a"]}, "labels is .*; expected a list of two or more different names"),
+        ({"labels": ["a", ""]}, "labels is"),
+        ({"labels": ["a"]}, "labels is"),
+        ({"labels": "ab"}, "labels is 'ab'"),
+        ({"max_length": 0}, "max_length is 0; expected a number of tokens"),
+        ({"max_length": True}, "max_length is True"),
+        ({"max_length": 64.0}, "max_length is 64.0"),
+        ({"long_text": "drop"}, "long_text is 'drop'; expected 'cut' or 'window'"),
+        ({"step": 0}, "step is 0"),
+        ({"deploy": {"engine": "torch", "precision": "int8"}}, "deploy is .*; expected null, or engine and precision"),
+        ({"deploy": ["torch", "float32"]}, "deploy is"),
+    ],
+)
+def test_wrong(tmp_path, changed, told):
+    with pytest.raises(ModelError, match=told):
+        read_deployment(write(tmp_path, **changed))
+
+
+def test_absent(tmp_path):
+    with pytest.raises(ModelError, match=r"has no potstill.json; expected a folder that `potstill distill` wrote"):
+        read_deployment(tmp_path)
+
+
+@pytest.mark.parametrize(("content", "error"), [("{", StorageError), ("[]", ModelError)])
+def test_damaged(tmp_path, content, error):
+    (tmp_path / "potstill.json").write_text(content)
+    with pytest.raises(error, match=r"potstill\.json"):
+        read_deployment(tmp_path)
