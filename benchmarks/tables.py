@@ -1,6 +1,6 @@
 """Finished runs as a table: results/NAME.md, and their figures as results/NAME.json.
 
-python benchmarks/tables.py NAME TITLE RUN...
+python benchmarks/tables.py NAME TITLE RUN... [--note TEXT]
 """
 
 import argparse
@@ -59,7 +59,7 @@ def export_rows(report: dict[str, Any]) -> list[str]:
     return lines
 
 
-def table(title: str, reports: list[dict[str, Any]]) -> str:
+def table(title: str, reports: list[dict[str, Any]], note: str) -> str:
     """The results as Markdown."""
     first = reports[0]
     machine = first["environment"]
@@ -80,6 +80,7 @@ def table(title: str, reports: list[dict[str, Any]]) -> str:
         "",
         *export_rows(first),
         "",
+        *([note, ""] if note else []),
         "Commands:",
         "",
         "```",
@@ -95,13 +96,15 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("title")
     parser.add_argument("runs", nargs="+", help="run folders")
+    parser.add_argument("--note", default="", help="what else must be known to run it again")
     args = parser.parse_args()
     reports = [json.loads((Path(folder) / "report.json").read_text()) for folder in args.runs]
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{args.name}.md").write_text(table(args.title, reports))
+    (RESULTS / f"{args.name}.md").write_text(table(args.title, reports, args.note))
     facts = [{"seed": r["settings"]["run"]["seed"], **{key: r[key] for key in KEPT}} for r in reports]
     for fact in facts:
-        fact["teacher"].pop("source", None)  # may be a folder of the machine
+        for name in ("source", "origin"):
+            fact["teacher"].pop(name, None)  # may be a folder of the machine
     (RESULTS / f"{args.name}.json").write_text(json.dumps({"schema_version": 1, "runs": facts}, indent=1) + "\n")
 
 
