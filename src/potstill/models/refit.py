@@ -13,7 +13,7 @@ from potstill.models.record import Calibration, inputs_of, record
 __all__ = ["fit_head", "fit_norm", "refit_linear"]
 
 ROUNDS = 1
-"""How often a linear map and its norm are fitted by turns; a second round gains nothing (benchmarks/results)."""
+"""How often a linear map and its norm are fitted by turns."""
 
 
 def _normalised(norm: nn.LayerNorm, before: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,6 @@
 """Our own recipe: a student shrunk from the teacher, then all losses together.
 
-How the student starts matters more than any loss (benchmarks/results); once it starts near its teacher, the two passes
-of TinyBERT can be one.
+A student that starts near its teacher can learn states and answers at once: the two passes of TinyBERT become one.
 """
 
 from potstill.losses import attention_mse, hard_cross_entropy, hidden_mse, logits_kl
