@@ -111,7 +111,7 @@ def written_out(problem, program):
     return {term.name: losses[term.name]() for term in program.terms}, leaves
 
 
-def check(problem, *, rate=5e-3, eps=1e-5):
+def check(problem, *, rate=5e-3, eps=1e-4):
     """ε is larger than Adam's usual 1e-8: its first step is g/(|g| + ε), which blows rounding up to a full step where
     the true gradient is 0 or nearly so (a key's bias under a loss on logits: softmax does not see it).
     """
