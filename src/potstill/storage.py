@@ -106,6 +106,16 @@ def _sync_tree(folder: Path) -> None:
 
 
 @contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """An operating system's refusal, as a `StorageError`."""
+    try:
+        yield
+    except OSError as error:
+        fix = "free space or choose another folder"
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}", fix=fix) from error
+
+
+@contextlib.contextmanager
 def atomic_folder(final: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
     """A folder that appears whole, with a manifest, or not at all.
 
@@ -113,8 +123,9 @@ def atomic_folder(final: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
     `facts` (read then) and the SHA-256 of each file is written last, and the folder takes the place of `final`. When it
     does not, the temporary folder is removed and `final` is as it was.
     """
-    final.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=final.parent, prefix=f".{final.name}.tmp-"))
+    with _told(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=final.parent, prefix=f".{final.name}.tmp-"))
     try:
         yield work
         files = {str(p.relative_to(work)): digest_file(p) for p in _files_below(work)}
@@ -188,9 +199,12 @@ def lock(folder: Path) -> Iterator[None]:
 
     Raises:
         LockHeld: Another process holds it; its process id is named.
+        StorageError: The folder cannot be made or written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+") as file:
+    with _told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("a+")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification, BertConfig
 
 from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES, encoder_parts
-from potstill.models.student import Shape, layers_student, random_student, student_config, uniform_layers
+from potstill.models.student import Shape, layers_student, random_student, student_config
 from potstill.recipes.forward import forward_inputs
 
 KINDS = sorted(ANATOMIES)
@@ -104,12 +104,6 @@ def test_a_students_config_is_its_teachers_at_another_size(kind):
     assert {n: v for n, v in student.to_dict().items() if n not in sizes} == {
         n: v for n, v in before.items() if n not in sizes
     }
-
-
-def test_uniform_layers():
-    assert uniform_layers(4, 12) == (3, 6, 9, 12)
-    assert uniform_layers(4, 6) == (1, 3, 4, 6)
-    assert uniform_layers(5, 5) == (1, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,16 @@ import pytest
 from tests.pipeline.tiny_job import tiny_settings, write_rows
 from transformers import AutoModelForSequenceClassification
 
-from potstill.errors import DataError, GateRefused, InputError, LockHeld, ModelError, SettingsError, SourceError
+from potstill.errors import (
+    DataError,
+    GateRefused,
+    InputError,
+    LockHeld,
+    ModelError,
+    SettingsError,
+    SourceError,
+    StorageError,
+)
 from potstill.inference import Predictor
 from potstill.pipeline import distill, plan
 from potstill.storage import lock
@@ -189,6 +198,13 @@ def test_a_decoder_is_no_teacher(tmp_path: Path) -> None:
     path.write_text(json.dumps({**config, "is_decoder": True}))
     with pytest.raises(InputError, match="encoder"):
         distill(settings)
+
+
+def test_a_run_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(StorageError, match=r"cannot be written: Not a directory.*fix") as caught:
+        distill(tiny_settings(tmp_path, f'run.out="{tmp_path}/file/run"'))
+    assert caught.value.exit_code == 2
 
 
 def test_a_held_lock_is_exit_code_3(tmp_path: Path) -> None:

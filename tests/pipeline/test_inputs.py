@@ -10,7 +10,7 @@ from tests.pipeline.tiny_job import BAD, GOOD, OTHER, tiny_settings, write_rows
 from potstill.data.examples import UNLABELLED
 from potstill.inference import Predictor
 from potstill.pipeline import distill
-from potstill.pipeline.prepare import read_split
+from potstill.pipeline.results import read_split
 
 
 def write_pairs(path: Path, rows: int, seed: int) -> Path:

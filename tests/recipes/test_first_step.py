@@ -135,11 +135,7 @@ def check(problem, *, rate=5e-3, eps=1e-4):
         for name, weight in parameters.named_parameters():
             full = f"{module}.{name}"
             gap = torch.linalg.norm(weight.detach().double() - leaves[full].detach())
-            slope = leaves[full].grad
-            # Where the true gradient is 0, Adam's step is rounding over ε, of no given size: it must only stay small.
-            nothing = slope is None or float(slope.abs().max()) < 1e-6
-            room = 1e-2 * rate * weight.numel() ** 0.5 if nothing else 1e-5 * torch.linalg.norm(leaves[full].detach())
-            assert gap <= room, f"{full}: {gap:.2e}"
+            assert gap <= 1e-5 * torch.linalg.norm(leaves[full].detach()), f"{full}: {gap:.2e}"
             moved += float(torch.linalg.norm(before[full] - leaves[full].detach()))
     assert moved > rate
 

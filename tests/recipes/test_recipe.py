@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from potstill import losses
 from potstill.errors import ModelError, SettingsError
-from potstill.models.student import uniform_layers
 from potstill.recipes import RECIPES, build_terms, layer_pairs, with_overrides
 
 UNSET = {"weights": {}, "epochs": None, "batch_size": None, "learning_rate": None}
@@ -23,7 +22,6 @@ def test_mappings(layers):
     assert [n for _, n in top] == list(range(theirs - ours + 1, theirs + 1))
     assert [n for _, n in uniform] == [int(m * theirs / ours + 1e-9) for m in range(1, ours + 1)]
     assert uniform[-1] == (ours, theirs)
-    assert tuple(n for _, n in uniform) == uniform_layers(ours, theirs)
     assert all(later > former for (_, former), (_, later) in itertools.pairwise(uniform))
     if theirs % ours == 0:  # the released code: student block i (0-based) and teacher block i·r + r − 1
         ratio = theirs // ours

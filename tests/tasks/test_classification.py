@@ -1,7 +1,6 @@
 """How windows become a text's answer, and what is measured."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +46,7 @@ def test_very_large_scores_do_not_overflow():
     np.testing.assert_allclose(probabilities, [[1.0, 0.0, 0.0]])
 
 
-def test_metrics_and_counts_are_of_these_labels():
+def test_metrics_are_of_these_labels():
     gold, predicted = np.array([0, 1, 2, 2]), np.array([0, 1, 2, 0])
     metrics = TASK.metrics(gold, predicted, resamples=50)
     assert metrics["accuracy"].value == 0.75
@@ -56,11 +55,5 @@ def test_metrics_and_counts_are_of_these_labels():
     assert {"accuracy", "macro_f1", "matthews"} <= metrics.keys()
     assert "f1" not in metrics  # binary only
     assert "f1" in Classification(("no", "yes")).metrics(np.array([0, 1]), np.array([0, 1]), resamples=20)
-    assert TASK.counts(np.array([2, 2, 0, -1])) == {"bad": 1, "fair": 0, "good": 2}
     assert TASK.metrics(gold, predicted, resamples=50) == metrics
     assert TASK.primary_metric in metrics
-
-
-@pytest.mark.parametrize(("pair", "length"), [(False, 64), (True, 128)])
-def test_default_lengths_are_tinyberts(pair, length):
-    assert Classification(("a", "b"), pair=pair).default_length == length

@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification, PretrainedConfig, P
 from potstill.errors import ModelError
 from potstill.models.anatomy import encoder_parts
 
-__all__ = ["Shape", "layers_student", "random_student", "student_config", "uniform_layers"]
+__all__ = ["Shape", "layers_student", "random_student", "student_config"]
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,6 @@ def student_config(teacher: PretrainedConfig, shape: Shape) -> PretrainedConfig:
     if hasattr(config, "embedding_size") and shape.hidden != teacher.hidden_size:
         config.embedding_size = shape.hidden
     return config
-
-
-def uniform_layers(student: int, teacher: int) -> tuple[int, ...]:
-    """Teacher layer (1-based) of each student layer: ⌊m·N/M⌋, so that 6 → 4 gives 1, 3, 4, 6."""
-    return tuple(m * teacher // student for m in range(1, student + 1))
 
 
 def random_student(teacher: PretrainedConfig, shape: Shape, *, seed: int) -> PreTrainedModel:

@@ -21,7 +21,6 @@ from potstill.evaluation.latency import speedup_shares
 from potstill.export import judge
 from potstill.metrics import (
     Metric,
-    bootstrap_metrics,
     confusion_matrix,
     disagreement,
     gap_closed,
@@ -30,8 +29,10 @@ from potstill.metrics import (
 from potstill.models.student import Shape
 from potstill.models.teacher import read_config
 from potstill.pipeline.job import Job, model_facts
-from potstill.pipeline.prepare import read_split, source_rows, task_facts
+from potstill.pipeline.prepare import source_rows
+from potstill.pipeline.results import read_split, task_facts
 from potstill.storage import read_json
+from potstill.tasks import Classification
 
 __all__ = ["assemble", "environment", "refused_report"]
 
@@ -76,9 +77,8 @@ class _Scores:
         return self.splits[self.judged].labels
 
     def metrics(self, predictions: np.ndarray, split: str) -> dict[str, Any]:
-        found = bootstrap_metrics(
-            self.splits[split].labels, predictions, len(self.labels), resamples=self.resamples, seed=self.seed
-        )
+        task, gold = Classification(self.labels), self.splits[split].labels
+        found = task.metrics(gold, predictions, resamples=self.resamples, seed=self.seed)
         return {name: metric.as_dict() for name, metric in found.items()}
 
     def block(self, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:

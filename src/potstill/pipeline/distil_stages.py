@@ -1,12 +1,10 @@
-"""The stages that train a model: teacher, assistants, the student's start and phases, the baselines that train.
+"""The stages that distil: assistants, the student's start, its phases, and the teacher's logits for them.
 
 Each function is a stage's work: it reads what earlier stages left and writes `model/` and `training.json`.
 """
 
 import dataclasses
-import shutil
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,120 +21,36 @@ from potstill.data.examples import UNLABELLED, Examples
 from potstill.models.precision import held
 from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student
-from potstill.models.teacher import has_classifier, load_classifier, longest_input
+from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.budget import LONGEST, Budget
 from potstill.pipeline.job import Job
-from potstill.pipeline.prepare import read_split, task_facts
+from potstill.pipeline.results import labels_of, length_of, model_of, read_split, split_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import (
-    choose_length,
     dev_accuracy,
     encode_examples,
-    fine_tune,
     phase_facts,
     run_training,
     save_model,
+    set_dropout,
     task_encoder,
 )
 from potstill.recipes import Phase, build_terms, layer_pairs
 from potstill.recipes.programs import Batches, Distilling, forward_inputs, projections_for, run_logits
-from potstill.storage import atomic_folder, read_json, read_manifest, write_json
-from potstill.tasks import Classification
+from potstill.storage import atomic_folder, read_manifest, write_json
 from potstill.training import LossTerm, Schedule
 
 __all__ = [
     "assistant_stage",
-    "classification",
     "distilling_projections",
-    "hard_labels_stage",
-    "set_dropout",
-    "small_baseline_stage",
     "start_stage",
     "student_stage",
     "teacher_logits_stage",
-    "teacher_stage",
 ]
 
 CALIBRATION_TOKENS = 10_000
 HARD_COST = 0.6
 """Time of a step of the hard-label baseline, which runs no teacher, as a share of a distillation step."""
-BERT_GRID = tuple(product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))
-"""Batch size, learning rate, epochs: Devlin et al., A.3."""
-
-
-def _labels(context: Context) -> tuple[str, ...]:
-    return tuple(task_facts(context.done["data"])["labels"])
-
-
-def _split(context: Context, name: str) -> Examples:
-    examples = read_split(context.done["data"], name)
-    assert examples is not None
-    return examples
-
-
-def _length(context: Context) -> int:
-    return int(read_json(context.done["teacher"] / "task.json")["max_length"])
-
-
-def teacher_stage(context: Context, job: Job, budget: Budget) -> None:
-    """Take a fine-tuned classifier as it is, or fine-tune an encoder; write its length and model."""
-    labels, folder, settings = _labels(context), job.teacher.paths[0], job.settings.teacher
-    trained = has_classifier(folder) if settings.trained == "auto" else settings.trained
-    train, dev = _split(context, "train"), _split(context, "dev")
-    limit = longest_input(job.config)
-    if (job.settings.data.max_length or 0) > limit:
-        context.report.warn(f"data.max_length = {job.settings.data.max_length}: the teacher reads {limit} tokens")
-    encoder = TextEncoder.from_folder(folder, max_length=limit)
-    length = choose_length(job, encoder, train, limit)
-    write_json(context.folder / "task.json", {"max_length": length, "trained_here": not trained})
-    if trained:
-        model = load_classifier(folder, labels, assume_order=settings.same_label_order)
-        facts: dict[str, Any] = {}
-    else:
-        model, facts = _fine_tuned_teacher(context, job, budget, task_encoder(job, folder, length), train, dev)
-    save_model(model, context.folder / "model", folder)
-    write_json(context.folder / "training.json", {"fine-tuning": facts} if facts else {})
-
-
-def _fine_tuned_teacher(
-    context: Context, job: Job, budget: Budget, encoder: TextEncoder, train: Examples, dev: Examples
-) -> tuple[PreTrainedModel, dict[str, Any]]:
-    labels, settings = _labels(context), job.settings.teacher
-    own = {"warmup": settings.warmup, "weight_decay": settings.weight_decay}
-    grid = BERT_GRID if settings.grid else ((settings.batch_size, settings.learning_rate, settings.epochs),)
-    best = context.scratch / "best"
-    for number, (batch_size, rate, epochs) in enumerate(grid):
-        part = dataclasses.replace(context, scratch=context.scratch / f"cell-{number}")
-        if (part.scratch / "done.json").is_file():
-            continue
-        part.scratch.mkdir(exist_ok=True)
-        model = load_classifier(job.teacher.paths[0], labels, new_head=True, seed=job.settings.run.seed)
-        hyper = {**own, "batch_size": batch_size, "learning_rate": rate}
-        facts = fine_tune(
-            part,
-            job,
-            model,
-            encoder,
-            train,
-            dev,
-            stage="teacher",
-            epochs=epochs,
-            budget=budget,
-            hyper=hyper,
-            portion=1.0 / len(grid),
-        )
-        encodings = encoder.encode(dev.texts, dev.pairs)
-        score = dev_accuracy(model, encodings, dev.labels)()
-        if len(grid) > 1:
-            context.report.note(f"batch {batch_size}, rate {rate:g}, {epochs} epochs: {score:.4f} on dev")
-        if not best.is_dir() or score > read_json(best / "facts.json")["score"]:
-            with atomic_folder(best, {"cell": number}) as work:
-                save_model(model, work / "model", job.teacher.paths[0])
-                write_json(work / "facts.json", {"score": score, "facts": facts})
-        # The checkpoints go, the mark stays: a resumed grid goes on with the next cell.
-        shutil.rmtree(part.scratch)
-        write_json(part.scratch / "done.json", {"score": score})
-    return load_classifier(best / "model", labels), read_json(best / "facts.json")["facts"]
 
 
 def _calibration(model: PreTrainedModel, encodings: Encodings, seed: int) -> list[dict[str, Tensor]]:
@@ -178,28 +92,24 @@ def _save_start(context: Context, model: PreTrainedModel, basis: Tensor | None, 
         save_file({"basis": basis.contiguous()}, context.folder / "basis.safetensors")
 
 
-def _teacher_model(context: Context, folder: Path) -> PreTrainedModel:
-    return load_classifier(folder / "model", _labels(context))
-
-
 def start_stage(context: Context, job: Job, above: str) -> None:
     """The student before any step: shrunk from the model above it, from its layers, at random, or another model."""
-    folder, labels, seed = context.done[above], _labels(context), job.settings.run.seed
+    folder, labels, seed = context.done[above], labels_of(context), job.settings.run.seed
     if job.way == "model":
         assert job.start is not None
         source = job.start.paths[0]
         fresh = not has_classifier(source)
         _save_start(context, load_classifier(source, labels, new_head=fresh, seed=seed), None, source)
         return
-    teacher = _teacher_model(context, folder)
+    teacher = model_of(context, folder)
     basis = None
     if job.way == "random":
         model = random_student(teacher.config, job.shape, seed=seed)
     elif job.way == "layers":
         model = layers_student(teacher, _source_layers(job, job.shape, Shape.of(teacher.config)))
     else:
-        encoder = task_encoder(job, folder / "model", _length(context))
-        train = _split(context, "train")
+        encoder = task_encoder(job, folder / "model", length_of(context))
+        train = split_of(context, "train")
         held(teacher, job.settings.distill.precision)
         model, basis = _shrunk(context, job, teacher, job.shape, encoder.encode(train.texts, train.pairs))
     _save_start(context, model, basis, folder / "model")
@@ -207,7 +117,7 @@ def start_stage(context: Context, job: Job, above: str) -> None:
 
 def _training_texts(context: Context, *, augmented: bool) -> Examples:
     """Training texts, with augmented and unlabelled ones where the phase reads them."""
-    train = Examples.read(context.done["augment"] / "train.arrow") if augmented else _split(context, "train")
+    train = Examples.read(context.done["augment"] / "train.arrow") if augmented else split_of(context, "train")
     extra = read_split(context.done["data"], "unlabelled")
     if extra is None:
         return train
@@ -219,8 +129,8 @@ def _training_texts(context: Context, *, augmented: bool) -> Examples:
 
 def teacher_logits_stage(context: Context, job: Job) -> None:
     """The teacher's logits for every training text, once: where an assistant stands between, its own are not enough."""
-    encoder = task_encoder(job, context.done["teacher"] / "model", _length(context))
-    model = held(_teacher_model(context, context.done["teacher"]), job.settings.distill.precision)
+    encoder = task_encoder(job, context.done["teacher"] / "model", length_of(context))
+    model = held(model_of(context, context.done["teacher"]), job.settings.distill.precision)
     texts = _training_texts(context, augmented=True)
     logits = run_logits(model, encoder.encode(texts.texts, texts.pairs), report=context.report)
     save_arrays({"logits": logits}, context.folder / "logits.safetensors")
@@ -258,7 +168,7 @@ def _run_phase(
         layers=job.layers if stage == "student" else None,
     )
     encodings, labels, ids = encode_examples(encoder, _training_texts(context, augmented=phase.augmented))
-    dev = _split(context, "dev")
+    dev = split_of(context, "dev")
     program = Distilling(
         student,
         teacher,
@@ -319,23 +229,15 @@ def distilling_projections(
     return made
 
 
-def set_dropout(model: PreTrainedModel, *, on: bool) -> None:
-    """Leave the model's dropout as its config says, or take it off."""
-    if not on:
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
-
-
 def student_stage(
     context: Context, job: Job, budget: Budget, *, stage: str, start: str, above: str, phases: Sequence[Phase]
 ) -> None:
     """Distil: run the phases in order from the start, under the model above."""
     precision = job.settings.distill.precision
-    student = _teacher_model(context, context.done[start])
-    teacher = held(_teacher_model(context, context.done[above]), precision)
+    student = model_of(context, context.done[start])
+    teacher = held(model_of(context, context.done[above]), precision)
     teacher.requires_grad_(requires_grad=False)
-    encoder = task_encoder(job, context.done[start] / "model", _length(context))
+    encoder = task_encoder(job, context.done[start] / "model", length_of(context))
     projections = distilling_projections(job, phases, student, teacher, context.done[start])
     logits = None
     if "teacher-logits" in context.done:
@@ -367,9 +269,9 @@ def student_stage(
 
 def assistant_stage(context: Context, job: Job, budget: Budget, *, stage: str, shape: Shape, above: str) -> None:
     """A model between teacher and student: shrunk from the one above, and distilled like a student."""
-    teacher = held(_teacher_model(context, context.done[above]), job.settings.distill.precision)
-    encoder = task_encoder(job, context.done[above] / "model", _length(context))
-    train = _split(context, "train")
+    teacher = held(model_of(context, context.done[above]), job.settings.distill.precision)
+    encoder = task_encoder(job, context.done[above] / "model", length_of(context))
+    train = split_of(context, "train")
     start = context.scratch / "start"
     if read_manifest(start) is None:
         model, basis = _shrunk(context, job, teacher, shape, encoder.encode(train.texts, train.pairs))
@@ -378,63 +280,3 @@ def assistant_stage(context: Context, job: Job, budget: Budget, *, stage: str, s
     del teacher
     inner = dataclasses.replace(context, done={**context.done, "start": start})
     student_stage(inner, job, budget, stage=stage, start="start", above=above, phases=job.recipe.phases)
-
-
-def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str, student: str) -> None:
-    """The same start, data and steps as the student's, with labels alone."""
-    taught = read_json(context.done[student] / "training.json")
-    last = list(taught.values())[-1]
-    phase = job.recipe.phases[-1]
-    model = _teacher_model(context, context.done[start])
-    set_dropout(model, on=phase.dropout)
-    encoder = task_encoder(job, context.done[start] / "model", _length(context))
-    examples, dev = Examples.read(context.done["augment"] / "train.arrow"), _split(context, "dev")
-    steps = sum(facts["steps"] for facts in taught.values())
-    hyper = {
-        "batch_size": last["batch_size"],
-        "learning_rate": phase.rate(model.config.hidden_size),
-        "warmup": phase.warmup,
-        "weight_decay": job.recipe.weight_decay,
-        "average": phase.average,
-    }
-    unlimited = Budget(None, 0.0, budget.used, {})
-    facts = fine_tune(
-        context, job, model, encoder, examples, dev, stage="hard-labels", steps=steps, budget=unlimited, hyper=hyper
-    )
-    save_model(model, context.folder / "model", context.done[start] / "model")
-    write_json(context.folder / "training.json", {"hard-labels": facts})
-
-
-def small_baseline_stage(context: Context, job: Job, budget: Budget) -> None:
-    """A small pre-trained model, fine-tuned as the teacher was (Turc et al., arXiv 1908.08962)."""
-    assert job.baseline is not None
-    folder, settings = job.baseline.paths[0], job.settings.teacher
-    model = load_classifier(folder, _labels(context), new_head=True, seed=job.settings.run.seed)
-    encoder = task_encoder(job, folder, _length(context))
-    hyper = {
-        "batch_size": settings.batch_size,
-        "learning_rate": settings.learning_rate,
-        "warmup": settings.warmup,
-        "weight_decay": settings.weight_decay,
-    }
-    train, dev = _split(context, "train"), _split(context, "dev")
-    facts = fine_tune(
-        context,
-        job,
-        model,
-        encoder,
-        train,
-        dev,
-        stage="small-baseline",
-        epochs=settings.epochs,
-        budget=budget,
-        hyper=hyper,
-    )
-    save_model(model, context.folder / "model", folder)
-    write_json(context.folder / "training.json", {"fine-tuning": facts})
-
-
-def classification(context: Context) -> Classification:
-    """The task of a run, from its data stage."""
-    facts = task_facts(context.done["data"])
-    return Classification(tuple(facts["labels"]), pair=_split(context, "dev").pairs is not None)

@@ -17,6 +17,7 @@ from potstill.errors import GateRefused
 from potstill.metrics import Metric, beats_majority, majority_share
 from potstill.models.student import Shape
 from potstill.pipeline import distil_stages as stages
+from potstill.pipeline import tune_stages as tuning
 from potstill.pipeline.assemble import assemble, refused_report
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.general import general_stage
@@ -29,8 +30,9 @@ from potstill.pipeline.judge import (
     tfidf_stage,
     threads,
 )
-from potstill.pipeline.prepare import augmented, read_split, split_data
+from potstill.pipeline.prepare import augmented, split_data
 from potstill.pipeline.publish import publish
+from potstill.pipeline.results import read_split
 from potstill.pipeline.run import Context, Run, Stage
 from potstill.progress import SILENT, Reporter
 from potstill.storage import ensure_space, lock, read_json, write_json
@@ -130,7 +132,7 @@ def build_stages(job: Job, budget: Budget) -> list[Stage]:
         "teacher",
         {**teacher_settings, **teacher_source, **trained, **lengths, **precision},
         ("data",),
-        lambda context: stages.teacher_stage(context, job, budget),
+        lambda context: tuning.teacher_stage(context, job, budget),
         f"{job.teacher.name}, {Shape.of(job.config)}",
         3,
     )
@@ -210,7 +212,7 @@ def build_stages(job: Job, budget: Budget) -> list[Stage]:
             "hard-labels",
             distil,
             ("data", "teacher", "augment", start, "student"),
-            lambda context: stages.hard_labels_stage(context, job, budget, start=start, student="student"),
+            lambda context: tuning.hard_labels_stage(context, job, budget, start=start, student="student"),
             "the same student without a teacher",
         )
     if job.baseline is not None:
@@ -219,7 +221,7 @@ def build_stages(job: Job, budget: Budget) -> list[Stage]:
             "small-baseline",
             {**teacher_settings, **trained, **precision, "model": job.baseline.sha256},
             ("data", "teacher"),
-            lambda context: stages.small_baseline_stage(context, job, budget),
+            lambda context: tuning.small_baseline_stage(context, job, budget),
             f"{job.baseline.name}, fine-tuned",
             1,
         )

@@ -14,11 +14,11 @@ from potstill.models.precision import held
 from potstill.models.student import Shape
 from potstill.models.teacher import load_classifier, longest_input, read_config
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.distil_stages import distilling_projections, set_dropout
+from potstill.pipeline.distil_stages import distilling_projections
 from potstill.pipeline.job import Job, plain_texts
-from potstill.pipeline.prepare import read_split, task_facts
+from potstill.pipeline.results import read_split, task_facts
 from potstill.pipeline.run import Context
-from potstill.pipeline.teach import phase_facts, run_training, save_model
+from potstill.pipeline.teach import phase_facts, run_training, save_model, set_dropout
 from potstill.recipes import build_terms
 from potstill.recipes.programs import Batches, Distilling
 from potstill.storage import write_json

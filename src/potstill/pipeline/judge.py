@@ -19,12 +19,10 @@ from potstill.evaluation.baselines import majority, tfidf_logistic
 from potstill.evaluation.evaluate import predict_logits
 from potstill.evaluation.latency import measure_latency, measure_tokenisation
 from potstill.evaluation.latency_inputs import latency_inputs, length_facts
-from potstill.metrics import bootstrap_metrics
 from potstill.models.precision import training_dtype
 from potstill.models.teacher import longest_input, read_config
-from potstill.pipeline.distil_stages import classification
 from potstill.pipeline.job import Job, model_facts
-from potstill.pipeline.prepare import read_split
+from potstill.pipeline.results import classification, length_of, read_split
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import task_encoder
 from potstill.storage import digest_folder, read_json, write_json
@@ -48,8 +46,7 @@ def _splits(context: Context) -> dict[str, Examples]:
 
 
 def _encodings(context: Context, job: Job, folder: Path, examples: Examples) -> Encodings:
-    length = int(read_json(context.done["teacher"] / "task.json")["max_length"])
-    return task_encoder(job, folder, length).encode(examples.texts, examples.pairs)
+    return task_encoder(job, folder, length_of(context)).encode(examples.texts, examples.pairs)
 
 
 def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
@@ -120,7 +117,7 @@ def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
             "task": task.kind,
             "labels": list(task.labels),
             "pair": task.pair,
-            "max_length": int(read_json(context.done["teacher"] / "task.json")["max_length"]),
+            "max_length": length_of(context),
             "long_text": settings.long_text,
             "step": settings.step,
             "source": {"teacher": model_facts(job.teacher), "potstill": __version__},
@@ -201,8 +198,7 @@ def latency_stage(context: Context, job: Job) -> None:
             inputs[name] = prepared
     context.report.stage("latency", f"{len(engines)} engines by turns")
     measured = measure_latency(engines, inputs, report=context.report)
-    length = int(read_json(context.done["teacher"] / "task.json")["max_length"])
-    encoder = task_encoder(job, student, length)
+    encoder = task_encoder(job, student, length_of(context))
     write_json(
         context.folder / "latency.json",
         {
@@ -222,8 +218,6 @@ def dev_check(context: Context, job: Job) -> dict[str, Any]:
     fast = training_dtype(job.settings.distill.precision) == torch.bfloat16
     engine = _engine(folder, "torch", "bfloat16" if fast else "float32", job)
     logits = predict_logits(engine, _encodings(context, job, folder, dev), report=context.report)
-    task = classification(context)
-    metrics = bootstrap_metrics(
-        dev.labels, logits.argmax(axis=1), len(task.labels), resamples=job.settings.evaluate.resamples
-    )
+    task, resamples = classification(context), job.settings.evaluate.resamples
+    metrics = task.metrics(dev.labels, logits.argmax(axis=1), resamples=resamples)
     return {name: metric.as_dict() for name, metric in metrics.items()}

@@ -10,7 +10,6 @@ from tokenizers import Tokenizer
 
 from potstill.data.augment import ByPieces, Proposer, augment
 from potstill.data.columns import require_columns
-from potstill.data.examples import Examples
 from potstill.data.neighbours import StaticNeighbours
 from potstill.data.schema import LabelRule, SplitRule, evaluation_keys, examples_without, load_splits
 from potstill.data.sources import Source
@@ -18,10 +17,11 @@ from potstill.data.stopwords import STOP_WORDS, read_stop_words
 from potstill.data.tables import Table, read_table
 from potstill.models.vocabulary import whole_words, word_rows
 from potstill.pipeline.job import Job
+from potstill.pipeline.results import read_split
 from potstill.pipeline.run import Context
-from potstill.storage import read_json, write_json
+from potstill.storage import write_json
 
-__all__ = ["augmented", "read_split", "source_rows", "split_data", "task_facts"]
+__all__ = ["augmented", "source_rows", "split_data"]
 
 
 def split_data(context: Context, job: Job) -> None:
@@ -86,18 +86,6 @@ def source_rows(job: Job) -> list[dict[str, Any]]:
         {"role": role, "source": s.name, "sha256": s.sha256, "licence": s.licence, "origin": s.origin}
         for role, s in roles
     ]
-
-
-def task_facts(folder: Path) -> dict[str, Any]:
-    """What `split_data` wrote down: `labels`, `facts`, `notes`."""
-    facts: dict[str, Any] = read_json(folder / "facts.json")
-    return facts
-
-
-def read_split(folder: Path, name: str) -> Examples | None:
-    """A split by name; None where the run has none."""
-    path = folder / f"{name}.arrow"
-    return Examples.read(path) if path.is_file() else None
 
 
 def augmented(context: Context, job: Job, model: Path) -> None:

@@ -1,4 +1,4 @@
-"""The training stages: teacher, assistants, general distillation, the student's phases, the baselines that train."""
+"""What every training stage shares: encoding, length, the run of a program under a budget, saved models."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 from transformers import PreTrainedModel
 
 from potstill.data.encoding import Encodings, TextEncoder
@@ -16,12 +17,10 @@ from potstill.pipeline.budget import Budget, seconds_per_step
 from potstill.pipeline.job import Job
 from potstill.pipeline.run import Context
 from potstill.recipes.programs import Batches, FineTuning, run_logits
-from potstill.storage import read_json
 from potstill.tasks import Classification
 from potstill.training import AdamW, Program, Schedule, TrainingResult, train
 
 __all__ = [
-    "Taught",
     "choose_length",
     "copy_tokenizer",
     "dev_accuracy",
@@ -30,6 +29,7 @@ __all__ = [
     "phase_facts",
     "run_training",
     "save_model",
+    "set_dropout",
     "task_encoder",
 ]
 
@@ -79,22 +79,12 @@ def encode_examples(encoder: TextEncoder, examples: Examples) -> tuple[Encodings
     return encodings, examples.labels[encodings.example], examples.example_id[encodings.example]
 
 
-class Taught:
-    """What a training stage leaves: `model/`, `curve.json`, `projections.safetensors` where there are any."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @property
-    def model(self) -> Path:
-        """The model's folder."""
-        return self.folder / "model"
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """`curve`, `steps`, `epochs`, `batch_size`, `learning_rate`, `terms` of each phase, by phase name."""
-        facts: dict[str, Any] = read_json(self.folder / "training.json")
-        return facts
+def set_dropout(model: PreTrainedModel, *, on: bool) -> None:
+    """Leave the model's dropout as its config says, or take it off."""
+    if not on:
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
 
 
 def run_training(

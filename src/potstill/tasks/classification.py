@@ -27,11 +27,6 @@ class Classification:
     kind: str = "classification"
     primary_metric: str = "accuracy"
 
-    @property
-    def default_length(self) -> int:
-        """Longest input in tokens where nothing is set: TinyBERT's 64 for one text, 128 for a pair."""
-        return 128 if self.pair else 64
-
     @staticmethod
     def merge(logits: np.ndarray, example: np.ndarray) -> np.ndarray:
         """Scores of a text = the mean over its windows.
@@ -60,7 +55,3 @@ class Classification:
     ) -> dict[str, Metric]:
         """Accuracy, macro and binary F1, Matthews, each with its 95 % bootstrap interval."""
         return bootstrap_metrics(labels, predictions, len(self.labels), resamples=resamples, seed=seed)
-
-    def counts(self, labels: np.ndarray) -> dict[str, int]:
-        """Texts a label."""
-        return {name: int(np.count_nonzero(labels == index)) for index, name in enumerate(self.labels)}

@@ -1,0 +1,53 @@
+"""What stages left, read by those after them: the splits, the labels, the task, the length, the models."""
+
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from potstill.data.examples import Examples
+from potstill.models.teacher import load_classifier
+from potstill.pipeline.run import Context
+from potstill.storage import read_json
+from potstill.tasks import Classification
+
+__all__ = ["classification", "labels_of", "length_of", "model_of", "read_split", "split_of", "task_facts"]
+
+
+def task_facts(folder: Path) -> dict[str, Any]:
+    """What the data stage wrote down: `labels`, `facts`, `notes`."""
+    facts: dict[str, Any] = read_json(folder / "facts.json")
+    return facts
+
+
+def read_split(folder: Path, name: str) -> Examples | None:
+    """A split of the data stage by name; None where the run has none."""
+    path = folder / f"{name}.arrow"
+    return Examples.read(path) if path.is_file() else None
+
+
+def split_of(context: Context, name: str) -> Examples:
+    """A split that every run has: train or dev."""
+    examples = read_split(context.done["data"], name)
+    assert examples is not None
+    return examples
+
+
+def labels_of(context: Context) -> tuple[str, ...]:
+    """The label names, in the order of every model's outputs."""
+    return tuple(task_facts(context.done["data"])["labels"])
+
+
+def length_of(context: Context) -> int:
+    """Longest input in tokens, as the teacher stage chose it."""
+    return int(read_json(context.done["teacher"] / "task.json")["max_length"])
+
+
+def model_of(context: Context, folder: Path) -> PreTrainedModel:
+    """The classifier that a stage left: float32, eval mode, outputs in the order of the labels."""
+    return load_classifier(folder / "model", labels_of(context))
+
+
+def classification(context: Context) -> Classification:
+    """The task of a run."""
+    return Classification(labels_of(context), pair=split_of(context, "dev").pairs is not None)

@@ -1,0 +1,141 @@
+"""The stages that fine-tune on labels: the teacher, the hard-label baseline, the small pre-trained baseline.
+
+Each function is a stage's work: it reads what earlier stages left and writes `model/` and `training.json`.
+"""
+
+import dataclasses
+import shutil
+from itertools import product
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from potstill.data.encoding import TextEncoder
+from potstill.data.examples import Examples
+from potstill.models.teacher import has_classifier, load_classifier, longest_input
+from potstill.pipeline.budget import Budget
+from potstill.pipeline.job import Job
+from potstill.pipeline.results import labels_of, length_of, model_of, split_of
+from potstill.pipeline.run import Context
+from potstill.pipeline.teach import choose_length, dev_accuracy, fine_tune, save_model, set_dropout, task_encoder
+from potstill.storage import atomic_folder, read_json, write_json
+
+__all__ = ["hard_labels_stage", "small_baseline_stage", "teacher_stage"]
+
+BERT_GRID = tuple(product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))
+"""Batch size, learning rate, epochs: Devlin et al., A.3."""
+
+
+def teacher_stage(context: Context, job: Job, budget: Budget) -> None:
+    """Take a fine-tuned classifier as it is, or fine-tune an encoder; write its length and model."""
+    labels, folder, settings = labels_of(context), job.teacher.paths[0], job.settings.teacher
+    trained = has_classifier(folder) if settings.trained == "auto" else settings.trained
+    train, dev = split_of(context, "train"), split_of(context, "dev")
+    limit = longest_input(job.config)
+    if (job.settings.data.max_length or 0) > limit:
+        context.report.warn(f"data.max_length = {job.settings.data.max_length}: the teacher reads {limit} tokens")
+    encoder = TextEncoder.from_folder(folder, max_length=limit)
+    length = choose_length(job, encoder, train, limit)
+    write_json(context.folder / "task.json", {"max_length": length, "trained_here": not trained})
+    if trained:
+        model = load_classifier(folder, labels, assume_order=settings.same_label_order)
+        facts: dict[str, Any] = {}
+    else:
+        model, facts = _fine_tuned_teacher(context, job, budget, task_encoder(job, folder, length), train, dev)
+    save_model(model, context.folder / "model", folder)
+    write_json(context.folder / "training.json", {"fine-tuning": facts} if facts else {})
+
+
+def _fine_tuned_teacher(
+    context: Context, job: Job, budget: Budget, encoder: TextEncoder, train: Examples, dev: Examples
+) -> tuple[PreTrainedModel, dict[str, Any]]:
+    labels, settings = labels_of(context), job.settings.teacher
+    own = {"warmup": settings.warmup, "weight_decay": settings.weight_decay}
+    grid = BERT_GRID if settings.grid else ((settings.batch_size, settings.learning_rate, settings.epochs),)
+    best = context.scratch / "best"
+    for number, (batch_size, rate, epochs) in enumerate(grid):
+        part = dataclasses.replace(context, scratch=context.scratch / f"cell-{number}")
+        if (part.scratch / "done.json").is_file():
+            continue
+        part.scratch.mkdir(exist_ok=True)
+        model = load_classifier(job.teacher.paths[0], labels, new_head=True, seed=job.settings.run.seed)
+        hyper = {**own, "batch_size": batch_size, "learning_rate": rate}
+        facts = fine_tune(
+            part,
+            job,
+            model,
+            encoder,
+            train,
+            dev,
+            stage="teacher",
+            epochs=epochs,
+            budget=budget,
+            hyper=hyper,
+            portion=1.0 / len(grid),
+        )
+        encodings = encoder.encode(dev.texts, dev.pairs)
+        score = dev_accuracy(model, encodings, dev.labels)()
+        if len(grid) > 1:
+            context.report.note(f"batch {batch_size}, rate {rate:g}, {epochs} epochs: {score:.4f} on dev")
+        if not best.is_dir() or score > read_json(best / "facts.json")["score"]:
+            with atomic_folder(best, {"cell": number}) as work:
+                save_model(model, work / "model", job.teacher.paths[0])
+                write_json(work / "facts.json", {"score": score, "facts": facts})
+        # The checkpoints go, the mark stays: a resumed grid goes on with the next cell.
+        shutil.rmtree(part.scratch)
+        write_json(part.scratch / "done.json", {"score": score})
+    return load_classifier(best / "model", labels), read_json(best / "facts.json")["facts"]
+
+
+def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str, student: str) -> None:
+    """The same start, data and steps as the student's, with labels alone."""
+    taught = read_json(context.done[student] / "training.json")
+    last = list(taught.values())[-1]
+    phase = job.recipe.phases[-1]
+    model = model_of(context, context.done[start])
+    set_dropout(model, on=phase.dropout)
+    encoder = task_encoder(job, context.done[start] / "model", length_of(context))
+    examples, dev = Examples.read(context.done["augment"] / "train.arrow"), split_of(context, "dev")
+    steps = sum(facts["steps"] for facts in taught.values())
+    hyper = {
+        "batch_size": last["batch_size"],
+        "learning_rate": phase.rate(model.config.hidden_size),
+        "warmup": phase.warmup,
+        "weight_decay": job.recipe.weight_decay,
+        "average": phase.average,
+    }
+    unlimited = Budget(None, 0.0, budget.used, {})
+    facts = fine_tune(
+        context, job, model, encoder, examples, dev, stage="hard-labels", steps=steps, budget=unlimited, hyper=hyper
+    )
+    save_model(model, context.folder / "model", context.done[start] / "model")
+    write_json(context.folder / "training.json", {"hard-labels": facts})
+
+
+def small_baseline_stage(context: Context, job: Job, budget: Budget) -> None:
+    """A small pre-trained model, fine-tuned as the teacher was (Turc et al., arXiv 1908.08962)."""
+    assert job.baseline is not None
+    folder, settings = job.baseline.paths[0], job.settings.teacher
+    model = load_classifier(folder, labels_of(context), new_head=True, seed=job.settings.run.seed)
+    encoder = task_encoder(job, folder, length_of(context))
+    hyper = {
+        "batch_size": settings.batch_size,
+        "learning_rate": settings.learning_rate,
+        "warmup": settings.warmup,
+        "weight_decay": settings.weight_decay,
+    }
+    train, dev = split_of(context, "train"), split_of(context, "dev")
+    facts = fine_tune(
+        context,
+        job,
+        model,
+        encoder,
+        train,
+        dev,
+        stage="small-baseline",
+        epochs=settings.epochs,
+        budget=budget,
+        hyper=hyper,
+    )
+    save_model(model, context.folder / "model", folder)
+    write_json(context.folder / "training.json", {"fine-tuning": facts})
