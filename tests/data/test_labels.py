@@ -82,9 +82,9 @@ def test_exact_names_go_before_case():
 @pytest.mark.parametrize(
     ("data", "model", "fix"),
     [
-        (["0", "1"], ["LABEL_0", "LABEL_1"], "write the names into the model's id2label"),
-        (["0", "1"], ["NEGATIVE", "POSITIVE"], "say so"),
-        (["a", "b"], ["a", "b", "c"], "give both the same labels"),
+        (["0", "1"], ["LABEL_0", "LABEL_1"], "write the data's names into the model's id2label"),
+        (["0", "1"], ["NEGATIVE", "POSITIVE"], "teacher.same_label_order = true"),
+        (["a", "b"], ["a", "b", "c"], "teacher.trained = false"),
         (["a", "b", "c"], ["a", "b"], "give both the same labels"),
         (["a", "b"], ["b", "c"], "give both the same labels"),
         (["a", "b"], ["a", "a"], "give both the same labels"),

@@ -30,6 +30,9 @@ class Lines:
         order = np.random.default_rng(epoch).permutation(len(self.inputs))
         return [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
 
+    def size(self, rows):
+        return float(len(rows))
+
     def counts(self, rows):
         return {"error": 2.0 * len(rows), "size": float(len(rows))}
 

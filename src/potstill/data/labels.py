@@ -14,7 +14,6 @@ from potstill.errors import DataError, SettingsError
 
 __all__ = ["LabelRule", "match_labels", "sort_labels"]
 
-_GENERIC = re.compile(r"label[_ ]?\d+", re.IGNORECASE)
 _SHOWN = 12
 _MANY_CLASSES = 100
 
@@ -129,12 +128,13 @@ def match_labels(data: Sequence[str], model: Sequence[str], *, assume_order: boo
     shared = {name.casefold() for name in data} & {name.casefold() for name in model}
     if assume_order and not shared and len(data) == len(model):
         return np.arange(len(model), dtype=np.int64)
-    if all(_GENERIC.fullmatch(name) for name in model):
-        fix = "write the names into the model's id2label, or, if its order is that of the data, say so"
-    elif shared:
-        fix = "give both the same labels"
+    if shared or len(data) != len(model):
+        fix = "give both the same labels, or fine-tune the model on the data's (teacher.trained = false)"
     else:
-        fix = "write the data's names into the model's id2label, or, if its order is that of the data, say so"
+        fix = (
+            "write the data's names into the model's id2label, or, if they are known to stand in the data's order, set "
+            "teacher.same_label_order = true"
+        )
     raise DataError(f"labels of the model: {_shown(model)}", expected=f"those of the data: {_shown(data)}", fix=fix)
 
 

@@ -79,17 +79,20 @@ class Budget:
         self.shares.pop(stage, None)
 
 
-def seconds_per_step(program: Program, optimiser: AdamW, batches: int = 6) -> float:
-    """Mean time of a step, measured without changing a weight: steps with learning rate 0 on a throw-away optimiser.
+def seconds_per_step(program: Program, optimiser: AdamW, batches: int = 8) -> float:
+    """Mean time of a step of an epoch, measured without changing a weight: learning rate 0, a throw-away optimiser.
 
-    The batches are spread over an epoch's lengths; the first, which warms up, is not counted.
+    A few batches, from the smallest to the largest, are gone through twice, and only the second time counts: a batch
+    of a new length makes kernels and memory that later ones of its length find ready. The line through their times
+    gives the time of a batch of mean size.
     """
     every = program.batches(0)
-    chosen = [every[index] for index in np.linspace(0, len(every) - 1, min(batches, len(every))).astype(int)]
+    sizes = np.array([program.size(rows) for rows in every])
+    picked = np.argsort(sizes, kind="stable")[np.linspace(0, len(every) - 1, min(batches, len(every))).astype(int)]
     for module in program.modules.values():
         module.train()
     times = []
-    for rows in [chosen[0], *chosen]:
+    for rows in [every[index] for index in (*picked, *picked)]:
         started = time.perf_counter()
         optimiser.zero_grad()
         terms = program.step(rows)
@@ -99,4 +102,12 @@ def seconds_per_step(program: Program, optimiser: AdamW, batches: int = 6) -> fl
         times.append(time.perf_counter() - started)
     optimiser.zero_grad()
     optimiser.release()
-    return float(np.mean(times[1:]))
+    return time_at_mean(sizes, sizes[picked], np.array(times[len(picked) :]))
+
+
+def time_at_mean(sizes: np.ndarray, measured: np.ndarray, times: np.ndarray) -> float:
+    """The least-squares line through (`measured`, `times`), at the mean of `sizes`; no less than the shortest time."""
+    if np.ptp(measured) == 0:
+        return float(times.mean())
+    slope = np.cov(measured, times, bias=True)[0, 1] / measured.var()
+    return float(max(times.min(), times.mean() + slope * (sizes.mean() - measured.mean())))

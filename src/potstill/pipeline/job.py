@@ -1,6 +1,7 @@
 """What a run works on, resolved before any work: sources, the teacher's config, the student's shape, the recipe."""
 
 import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,12 +18,12 @@ from potstill.data.tables import read_texts
 from potstill.errors import DataError, ModelError, SettingsError, SourceError
 from potstill.models.masked_lm import has_masked_lm_head
 from potstill.models.student import Shape
-from potstill.models.teacher import longest_input, read_config
+from potstill.models.teacher import has_classifier, longest_input, read_config
 from potstill.progress import Reporter
 from potstill.recipes import RECIPES, Recipe, with_overrides
 from potstill.storage import digest_file, read_json
 
-__all__ = ["Job", "model_facts", "plain_texts", "prepare_job"]
+__all__ = ["Job", "is_trained", "model_facts", "plain_texts", "prepare_job", "threads"]
 
 STARTS = ("shrunk", "layers", "random")
 
@@ -66,6 +67,12 @@ class Job:
         """Teacher layers (1-based) of the student's, where the settings name them; they also say which teach which."""
         named = self.settings.student.layers
         return None if named is None else tuple(layer + 1 for layer in named)
+
+    @property
+    def copies(self) -> int:
+        """New texts for each training text."""
+        named = self.settings.augment.copies
+        return self.recipe.copies if named is None else named
 
     @property
     def files(self) -> dict[str, str]:
@@ -119,6 +126,19 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         assistants=assistants,
         recipe=recipe,
     )
+
+
+def is_trained(job: Job) -> bool:
+    """Whether the teacher is a classifier that is taken as it is."""
+    named = job.settings.teacher.trained
+    return has_classifier(job.teacher.paths[0]) if named == "auto" else named
+
+
+def threads(job: Job) -> int:
+    """Threads of trainings and engines: as set, or every core that this process may use."""
+    if job.settings.run.threads is not None:
+        return job.settings.run.threads
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def plain_texts(sources: Sequence[Source], report: Reporter) -> Iterator[str]:

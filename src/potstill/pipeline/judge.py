@@ -1,6 +1,5 @@
 """The stages that measure: scores of every model, baselines that need no training loop, exports, latency."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any, cast
@@ -21,23 +20,16 @@ from potstill.evaluation.latency import measure_latency, measure_tokenisation
 from potstill.evaluation.latency_inputs import latency_inputs, length_facts
 from potstill.models.precision import training_dtype
 from potstill.models.teacher import longest_input, read_config
-from potstill.pipeline.job import Job, model_facts
+from potstill.pipeline.job import Job, model_facts, threads
 from potstill.pipeline.results import classification, length_of, read_split
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import task_encoder
 from potstill.storage import digest_folder, read_json, write_json
 
-__all__ = ["dev_check", "export_stage", "latency_stage", "score_stage", "tfidf_stage", "threads"]
+__all__ = ["export_stage", "latency_stage", "score_stage", "teacher_check_stage", "tfidf_stage"]
 
 SPLITS = ("dev", "test")
 LENGTHS = (16, 128)
-
-
-def threads(job: Job) -> int:
-    """Threads of trainings and engines: as set, or every core that this process may use."""
-    if job.settings.run.threads is not None:
-        return job.settings.run.threads
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _splits(context: Context) -> dict[str, Examples]:
@@ -63,6 +55,7 @@ def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
         folder = context.done[stage] / "model"
         engine = _engine(folder, "torch", "float32", job)
         for split, examples in _splits(context).items():
+            context.report.stage("score", f"{role.replace('_', ' ')} on {split}")
             encodings = _encodings(context, job, folder, examples)
             arrays[f"{role}/{split}"] = predict_logits(engine, encodings, report=context.report)
             if role == "student":
@@ -211,8 +204,8 @@ def latency_stage(context: Context, job: Job) -> None:
     )
 
 
-def dev_check(context: Context, job: Job) -> dict[str, Any]:
-    """The teacher's dev score, with its interval, computed as it is held when it teaches."""
+def teacher_check_stage(context: Context, job: Job) -> None:
+    """The teacher's dev scores, with their intervals, computed as it is held when it teaches: dev.json."""
     folder = context.done["teacher"] / "model"
     dev = _splits(context)["dev"]
     fast = training_dtype(job.settings.distill.precision) == torch.bfloat16
@@ -220,4 +213,4 @@ def dev_check(context: Context, job: Job) -> dict[str, Any]:
     logits = predict_logits(engine, _encodings(context, job, folder, dev), report=context.report)
     task, resamples = classification(context), job.settings.evaluate.resamples
     metrics = task.metrics(dev.labels, logits.argmax(axis=1), resamples=resamples)
-    return {name: metric.as_dict() for name, metric in metrics.items()}
+    write_json(context.folder / "dev.json", {name: metric.as_dict() for name, metric in metrics.items()})

@@ -12,9 +12,10 @@ from potstill.evaluation.cost import ParameterCounts, encoder_parameters
 from potstill.models.student import Shape, student_config
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import HARD_COST
-from potstill.pipeline.distill import build_stages, disk_bytes, reserve_seconds
-from potstill.pipeline.job import Job, prepare_job
+from potstill.pipeline.distill import disk_bytes, reserve_seconds
+from potstill.pipeline.job import Job, is_trained, prepare_job
 from potstill.pipeline.run import Run
+from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT
 
 __all__ = ["plan"]
@@ -80,13 +81,11 @@ def _estimates(
 ) -> dict[str, float]:
     """Seconds of the trainings: 6 × non-embedding parameters a token trained, 2 × a token of the teacher's forward."""
     settings = job.settings
-    copies = job.recipe.copies if settings.augment.copies is None else settings.augment.copies
-    every = rows * (1 + (0 if settings.augment.method == "none" else copies))
+    every = rows * (1 + (0 if settings.augment.method == "none" else job.copies))
     seen = sum(p.epochs * every if p.epochs is not None else p.examples for p in job.recipe.phases)
     step = (6 * student.non_embedding + 2 * teacher.non_embedding) / _FLOPS
     found = {"student": seen * tokens * step}
-    fresh = settings.teacher.trained is False or settings.teacher.trained == "auto"
-    if fresh:
+    if not is_trained(job):
         found["teacher"] = settings.teacher.epochs * rows * tokens * 6 * teacher.non_embedding / _FLOPS
     if settings.evaluate.hard_labels:
         found["hard-labels"] = HARD_COST * found["student"]

@@ -88,13 +88,13 @@ def source_rows(job: Job) -> list[dict[str, Any]]:
     ]
 
 
-def augmented(context: Context, job: Job, model: Path) -> None:
+def augmented(context: Context, job: Job) -> None:
     """Write the training texts with their copies; where nothing can propose words, the texts alone."""
     settings = job.settings.augment
     train = read_split(context.done["data"], "train")
     assert train is not None
-    copies = job.recipe.copies if settings.copies is None else settings.copies
-    method, proposer = _proposer(job, model)
+    copies = job.copies
+    method, proposer = _proposer(job)
     if proposer is not None and copies:
         stop = read_stop_words(Path(settings.stop_words)) if settings.stop_words else STOP_WORDS
         made = augment(
@@ -117,10 +117,10 @@ def augmented(context: Context, job: Job, model: Path) -> None:
     context.report.note(f"{facts['made']:,} texts made by {method} from {len(train):,}")
 
 
-def _proposer(job: Job, model: Path) -> tuple[str, Proposer | None]:
+def _proposer(job: Job) -> tuple[str, Proposer | None]:
     from potstill.models.masked_lm import MaskedLMProposer, has_masked_lm_head
 
-    settings = job.settings.augment
+    settings, model = job.settings.augment, job.teacher.paths[0]
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     has_head = settings.method in ("auto", "masked-lm") and has_masked_lm_head(model)
     method = settings.method

@@ -6,15 +6,16 @@ Each function is a stage's work: it reads what earlier stages left and writes `m
 import dataclasses
 import shutil
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel
 
 from potstill.data.encoding import TextEncoder
 from potstill.data.examples import Examples
-from potstill.models.teacher import has_classifier, load_classifier, longest_input
+from potstill.models.teacher import load_classifier, longest_input
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.job import Job
+from potstill.pipeline.job import Job, is_trained
 from potstill.pipeline.results import labels_of, length_of, model_of, split_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import choose_length, dev_accuracy, fine_tune, save_model, set_dropout, task_encoder
@@ -29,27 +30,28 @@ BERT_GRID = tuple(product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))
 def teacher_stage(context: Context, job: Job, budget: Budget) -> None:
     """Take a fine-tuned classifier as it is, or fine-tune an encoder; write its length and model."""
     labels, folder, settings = labels_of(context), job.teacher.paths[0], job.settings.teacher
-    trained = has_classifier(folder) if settings.trained == "auto" else settings.trained
-    train, dev = split_of(context, "train"), split_of(context, "dev")
+    trained = is_trained(job)
     limit = longest_input(job.config)
     if (job.settings.data.max_length or 0) > limit:
         context.report.warn(f"data.max_length = {job.settings.data.max_length}: the teacher reads {limit} tokens")
     encoder = TextEncoder.from_folder(folder, max_length=limit)
-    length = choose_length(job, encoder, train, limit)
+    length = choose_length(job, encoder, split_of(context, "train"), limit)
     write_json(context.folder / "task.json", {"max_length": length, "trained_here": not trained})
     if trained:
         model = load_classifier(folder, labels, assume_order=settings.same_label_order)
         facts: dict[str, Any] = {}
     else:
-        model, facts = _fine_tuned_teacher(context, job, budget, task_encoder(job, folder, length), train, dev)
+        model, facts = _fine_tuned(context, job, budget, folder, length, stage="teacher")
     save_model(model, context.folder / "model", folder)
     write_json(context.folder / "training.json", {"fine-tuning": facts} if facts else {})
 
 
-def _fine_tuned_teacher(
-    context: Context, job: Job, budget: Budget, encoder: TextEncoder, train: Examples, dev: Examples
+def _fine_tuned(
+    context: Context, job: Job, budget: Budget, folder: Path, length: int, *, stage: str
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """The encoder in `folder` as a classifier, by the teacher's settings; of a grid, the best on dev."""
     labels, settings = labels_of(context), job.settings.teacher
+    train, dev, encoder = split_of(context, "train"), split_of(context, "dev"), task_encoder(job, folder, length)
     own = {"warmup": settings.warmup, "weight_decay": settings.weight_decay}
     grid = BERT_GRID if settings.grid else ((settings.batch_size, settings.learning_rate, settings.epochs),)
     best = context.scratch / "best"
@@ -58,7 +60,7 @@ def _fine_tuned_teacher(
         if (part.scratch / "done.json").is_file():
             continue
         part.scratch.mkdir(exist_ok=True)
-        model = load_classifier(job.teacher.paths[0], labels, new_head=True, seed=job.settings.run.seed)
+        model = load_classifier(folder, labels, new_head=True, seed=job.settings.run.seed)
         hyper = {**own, "batch_size": batch_size, "learning_rate": rate}
         facts = fine_tune(
             part,
@@ -67,7 +69,7 @@ def _fine_tuned_teacher(
             encoder,
             train,
             dev,
-            stage="teacher",
+            stage=stage,
             epochs=epochs,
             budget=budget,
             hyper=hyper,
@@ -79,7 +81,7 @@ def _fine_tuned_teacher(
             context.report.note(f"batch {batch_size}, rate {rate:g}, {epochs} epochs: {score:.4f} on dev")
         if not best.is_dir() or score > read_json(best / "facts.json")["score"]:
             with atomic_folder(best, {"cell": number}) as work:
-                save_model(model, work / "model", job.teacher.paths[0])
+                save_model(model, work / "model", folder)
                 write_json(work / "facts.json", {"score": score, "facts": facts})
         # The checkpoints go, the mark stays: a resumed grid goes on with the next cell.
         shutil.rmtree(part.scratch)
@@ -115,27 +117,7 @@ def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str,
 def small_baseline_stage(context: Context, job: Job, budget: Budget) -> None:
     """A small pre-trained model, fine-tuned as the teacher was (Turc et al., arXiv 1908.08962)."""
     assert job.baseline is not None
-    folder, settings = job.baseline.paths[0], job.settings.teacher
-    model = load_classifier(folder, labels_of(context), new_head=True, seed=job.settings.run.seed)
-    encoder = task_encoder(job, folder, length_of(context))
-    hyper = {
-        "batch_size": settings.batch_size,
-        "learning_rate": settings.learning_rate,
-        "warmup": settings.warmup,
-        "weight_decay": settings.weight_decay,
-    }
-    train, dev = split_of(context, "train"), split_of(context, "dev")
-    facts = fine_tune(
-        context,
-        job,
-        model,
-        encoder,
-        train,
-        dev,
-        stage="small-baseline",
-        epochs=settings.epochs,
-        budget=budget,
-        hyper=hyper,
-    )
+    folder = job.baseline.paths[0]
+    model, facts = _fine_tuned(context, job, budget, folder, length_of(context), stage="small-baseline")
     save_model(model, context.folder / "model", folder)
     write_json(context.folder / "training.json", {"fine-tuning": facts})

@@ -57,6 +57,10 @@ class Batches:
             max_tokens=self.max_tokens,
         )
 
+    def tokens(self, rows: np.ndarray) -> float:
+        """Tokens of a batch, padding included."""
+        return float(self.encodings.lengths[rows].max(initial=0)) * len(rows)
+
     def digest(self) -> str:
         """SHA-256 of everything that the order and content of batches depend on."""
         own = self.encodings
@@ -80,6 +84,10 @@ class FineTuning:
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
         """As `Program.batches`."""
         return self.data.of_epoch(epoch)
+
+    def size(self, rows: np.ndarray) -> float:
+        """As `Program.size`."""
+        return self.data.tokens(rows)
 
     def counts(self, rows: np.ndarray) -> dict[str, float]:
         """As `Program.counts`."""
@@ -161,10 +169,14 @@ class Distilling:
         """As `Program.batches`."""
         return self.data.of_epoch(epoch)
 
+    def size(self, rows: np.ndarray) -> float:
+        """As `Program.size`."""
+        return self.data.tokens(rows)
+
     def counts(self, rows: np.ndarray) -> dict[str, float]:
         """As `Program.counts`."""
         lengths = self.data.encodings.lengths[rows]
-        longest = float(lengths.max()) if len(lengths) else 0.0
+        longest = float(lengths.max(initial=0))
         labels, classes = self.data.labels[rows], float(self.student.config.num_labels or 0)
         sizes = {
             "tokens": float(lengths.sum()),

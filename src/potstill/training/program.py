@@ -55,6 +55,9 @@ class Program(Protocol):
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
         """The micro-batches of an epoch in their order, arrays of row numbers; depends on nothing but `epoch`."""
 
+    def size(self, rows: np.ndarray) -> float:
+        """What the time of a step on the batch grows with: its tokens, padding included."""
+
     def step(self, rows: np.ndarray) -> dict[str, TermValue]:
         """Forward pass on one micro-batch."""
 

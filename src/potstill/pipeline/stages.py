@@ -1,0 +1,235 @@
+"""Which stages a job has, in which order, and what the result of each depends on."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from potstill.models.student import Shape
+from potstill.pipeline.budget import Budget
+from potstill.pipeline.distil_stages import assistant_stage, start_stage, student_stage, teacher_logits_stage
+from potstill.pipeline.general import general_stage
+from potstill.pipeline.job import Job, threads
+from potstill.pipeline.judge import export_stage, latency_stage, score_stage, teacher_check_stage, tfidf_stage
+from potstill.pipeline.prepare import augmented, split_data
+from potstill.pipeline.run import Context, Stage
+from potstill.pipeline.tune_stages import hard_labels_stage, small_baseline_stage, teacher_stage
+
+__all__ = ["build_stages"]
+
+
+def build_stages(job: Job, budget: Budget) -> list[Stage]:
+    """The stages of a job, in order."""
+    stages = _Stages(job, budget)
+    stages.add_teacher()
+    stages.add_texts()
+    above = stages.add_assistants()
+    start = stages.add_start(above)
+    stages.add_student(above, start)
+    models = {"teacher": "teacher", "student": "student", **stages.add_baselines(start)}
+    stages.add_measures(models)
+    return stages.made
+
+
+class _Stages:
+    """Collects stages; what several of them depend on is written once, here.
+
+    Attributes:
+        made: In order.
+        seeded: Everything random.
+        trained: Every training.
+        distilled: Every distillation.
+        precision: How models are held.
+    """
+
+    def __init__(self, job: Job, budget: Budget) -> None:
+        self.job, self.budget, self.settings = job, budget, job.settings
+        self.made: list[Stage] = []
+        self.seeded: dict[str, Any] = {"seed": job.settings.run.seed, "threads": threads(job)}
+        self.trained = {**self.seeded, "budget": job.settings.run.budget}
+        self.distilled = {**job.settings.distill.model_dump(mode="json"), **self.trained}
+        self.precision = {"precision": job.settings.distill.precision}
+
+    def add(
+        self,
+        name: str,
+        work: Callable[[Context], None],
+        *,
+        depends: Mapping[str, Any],
+        needs: tuple[str, ...],
+        detail: str,
+        share: float = 0.0,
+    ) -> None:
+        """One stage more; a name may stand in `needs` twice."""
+        self.made.append(Stage(name, depends, tuple(dict.fromkeys(needs)), work, detail, share))
+
+    def add_teacher(self) -> None:
+        """The data, the teacher, and whether it is worth distilling."""
+        job, settings = self.job, self.settings
+        cut = settings.data.model_dump(mode="json", exclude={"train", "dev", "test", "unlabelled", "max_length"})
+        inputs = {role: source.sha256 for role, source in job.data.items()}
+        unlabelled = [source.sha256 for source in job.unlabelled]
+        self.add(
+            "data",
+            partial(split_data, job=job),
+            depends={**cut, "columns": vars(job.columns), "inputs": inputs, "unlabelled": unlabelled},
+            needs=(),
+            detail="reading, checking and splitting",
+        )
+        tuned = settings.teacher.model_dump(mode="json", exclude={"source"})
+        length = {"max_length": settings.data.max_length}
+        self.add(
+            "teacher",
+            partial(teacher_stage, job=job, budget=self.budget),
+            depends={**tuned, "model": job.teacher.sha256, **self.trained, **length, **self.precision},
+            needs=("data",),
+            detail=f"{job.teacher.name}, {Shape.of(job.config)}",
+            share=3,
+        )
+        self.add(
+            "teacher-check",
+            partial(teacher_check_stage, job=job),
+            depends={"resamples": settings.evaluate.resamples},
+            needs=("data", "teacher"),
+            detail="is the teacher worth distilling?",
+        )
+
+    def add_texts(self) -> None:
+        """The texts that are distilled on."""
+        job, augment = self.job, self.settings.augment
+        made = {**augment.model_dump(mode="json"), "copies": job.copies, "files": job.files}
+        self.add(
+            "augment",
+            partial(augmented, job=job),
+            depends={**made, "seed": self.settings.run.seed, "model": job.teacher.sha256},
+            needs=("data",),
+            detail=augment.method,
+        )
+
+    def add_assistants(self) -> str:
+        """The chain from teacher to student; returns the stage whose model teaches the student."""
+        above = "teacher"
+        for number, shape in enumerate(self.job.assistants, 1):
+            name = f"assistant-{number}"
+            logits = ("teacher-logits",) if number > 1 else ()
+            self.add(
+                name,
+                partial(assistant_stage, job=self.job, budget=self.budget, stage=name, shape=shape, above=above),
+                depends={**self.distilled, "shape": str(shape)},
+                needs=("data", "teacher", "augment", above, *logits),
+                detail=f"{shape}, distilled from {above}",
+                share=2,
+            )
+            above = name
+            if number == 1:
+                self.add(
+                    "teacher-logits",
+                    partial(teacher_logits_stage, job=self.job),
+                    depends=self.precision,
+                    needs=("data", "teacher", "augment"),
+                    detail="its answers, for the models further down",
+                )
+        return above
+
+    def add_start(self, above: str) -> str:
+        """Where the student starts; returns the stage that has its model."""
+        job, settings = self.job, self.settings
+        way = {"way": job.way, "other": job.start.sha256 if job.start else None, "mapping": settings.distill.mapping}
+        self.add(
+            "start",
+            partial(start_stage, job=job, above=above),
+            depends={**settings.student.model_dump(mode="json"), **self.seeded, **self.precision, **way},
+            needs=("data", "teacher", above),
+            detail=f"{job.shape}, {job.way}",
+        )
+        if not job.texts:
+            return "start"
+        general = settings.general.model_dump(mode="json", exclude={"texts"})
+        texts = {"texts": [source.sha256 for source in job.texts], "model": job.teacher.sha256}
+        self.add(
+            "general",
+            partial(general_stage, job=job, budget=self.budget),
+            depends={**general, **self.distilled, **texts},
+            needs=("data", "teacher", "start"),
+            detail="distillation on plain text",
+            share=3,
+        )
+        return "general"
+
+    def add_student(self, above: str, start: str) -> None:
+        """The student's own distillation."""
+        job = self.job
+        logits = ("teacher-logits",) if job.assistants else ()
+        self.add(
+            "student",
+            partial(
+                student_stage,
+                job=job,
+                budget=self.budget,
+                stage="student",
+                start=start,
+                above=above,
+                phases=job.recipe.phases,
+            ),
+            depends=self.distilled,
+            needs=("data", "teacher", "augment", above, start, *logits),
+            detail=f"{job.shape} from {above}, {job.recipe.name}",
+            share=4,
+        )
+
+    def add_baselines(self, start: str) -> dict[str, str]:
+        """What the student is measured against; returns the models among it, role → stage."""
+        job, evaluate = self.job, self.settings.evaluate
+        models = {}
+        if evaluate.hard_labels:
+            models["hard_labels"] = "hard-labels"
+            self.add(
+                "hard-labels",
+                partial(hard_labels_stage, job=job, budget=self.budget, start=start, student="student"),
+                depends=self.distilled,
+                needs=("data", "teacher", "augment", start, "student"),
+                detail="the same student without a teacher",
+            )
+        if job.baseline is not None:
+            models["small_pretrained"] = "small-baseline"
+            tuned = self.settings.teacher.model_dump(mode="json", exclude={"source"})
+            self.add(
+                "small-baseline",
+                partial(small_baseline_stage, job=job, budget=self.budget),
+                depends={**tuned, **self.trained, **self.precision, "model": job.baseline.sha256},
+                needs=("data", "teacher"),
+                detail=f"{job.baseline.name}, fine-tuned",
+                share=1,
+            )
+        self.add(
+            "tfidf",
+            partial(tfidf_stage, job=job),
+            depends={"tfidf": evaluate.tfidf},
+            needs=("data",),
+            detail="TF-IDF baseline",
+        )
+        return models
+
+    def add_measures(self, models: dict[str, str]) -> None:
+        """Exports, latency, and the one look at the test split."""
+        job, formats = self.job, self.settings.export.formats
+        self.add(
+            "export",
+            partial(export_stage, job=job),
+            depends={"formats": list(formats), **self.seeded},
+            needs=("data", "teacher", "student"),
+            detail=", ".join(formats),
+        )
+        self.add(
+            "latency",
+            partial(latency_stage, job=job),
+            depends=self.seeded,
+            needs=("data", "teacher", "student", "export"),
+            detail="teacher and student by turns",
+        )
+        self.add(
+            "score",
+            partial(score_stage, job=job, models=models),
+            depends={"models": models},
+            needs=("data", *models.values()),
+            detail="every model on dev and test",
+        )
