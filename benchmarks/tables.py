@@ -5,6 +5,7 @@ python benchmarks/tables.py NAME TITLE RUN... [--note TEXT]
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ def percent(metric: dict[str, float] | None) -> str:
 
 def call_of(report: dict[str, Any]) -> str:
     """The command behind a report, its own folders shortened to their last part."""
-    words = report["command"].split(" ")
-    return " ".join(Path(word).name if word.startswith("/") else word for word in words)
+    words = shlex.split(report["command"])
+    return shlex.join(Path(word).name if word.startswith("/") else word for word in words)
 
 
 def score_rows(reports: list[dict[str, Any]]) -> list[str]:

@@ -114,6 +114,7 @@ def tiny_model(
             "labels": list(labels),
             "max_length": max_length,
             "long_text": "cut",
+            "pair": False,
             "step": None,
             "source": {},
             "digests": {},

@@ -4,6 +4,7 @@ Knows nothing of what the files mean.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -19,6 +20,7 @@ from potstill.errors import LockHeld, StorageError
 __all__ = [
     "MANIFEST",
     "atomic_folder",
+    "check_run_folder",
     "digest",
     "digest_file",
     "digest_folder",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 MANIFEST = "manifest.json"
+LOCK = ".potstill.lock"
 
 
 def digest(value: Any) -> str:
@@ -77,8 +80,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         os.replace(name, path)
         _sync_folder(path.parent)
     except OSError as error:
-        fix = "free space or choose another folder"
-        raise StorageError(f"{path} cannot be written: {error.strerror}", fix=fix) from error
+        raise _unwritable(path, error) from error
     finally:
         if name is not None:
             Path(name).unlink(missing_ok=True)
@@ -105,14 +107,18 @@ def _sync_tree(folder: Path) -> None:
         _sync_folder(path)
 
 
+def _unwritable(path: Path, error: OSError) -> StorageError:
+    fix = "free space" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "choose another folder"
+    return StorageError(f"{path} cannot be written: {error.strerror or error}", fix=fix)
+
+
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
     """An operating system's refusal, as a `StorageError`."""
     try:
         yield
     except OSError as error:
-        fix = "free space or choose another folder"
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}", fix=fix) from error
+        raise _unwritable(path, error) from error
 
 
 @contextlib.contextmanager
@@ -137,12 +143,13 @@ def atomic_folder(final: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
             os.replace(final, old)
         os.replace(work, final)
         _sync_folder(final.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.unlink(missing_ok=True)
     except OSError as error:
         shutil.rmtree(work, ignore_errors=True)
-        raise StorageError(
-            f"{final} cannot be written: {error.strerror or error}", fix="free space or choose another folder"
-        ) from error
+        raise _unwritable(final, error) from error
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
@@ -193,6 +200,23 @@ def ensure_space(folder: Path, needed: int) -> None:
         )
 
 
+def check_run_folder(folder: Path) -> None:
+    """Raise `StorageError` unless `folder` is absent, empty or a run's: what `lock` leaves there marks it.
+
+    A run replaces and removes what it made; files of anyone else's must never be among them.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"{folder} is a file", expected="a folder for the run", fix="choose another --out")
+    with _told(folder):
+        held = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if held and LOCK not in held:
+        raise StorageError(
+            f"{folder} holds files that no run made ({', '.join(held[:4])})",
+            expected="a new or empty folder, or that of a run",
+            fix="choose another --out",
+        )
+
+
 @contextlib.contextmanager
 def lock(folder: Path) -> Iterator[None]:
     """Hold a run folder for this process; the kernel lets go of it when the process ends, however it ends.
@@ -203,7 +227,7 @@ def lock(folder: Path) -> Iterator[None]:
     """
     with _told(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("a+")
+        file = (folder / LOCK).open("a+")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

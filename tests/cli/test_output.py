@@ -85,6 +85,28 @@ def test_an_answer_file_is_whole_or_absent(tmp_path):
     assert [one.name for one in path.parent.iterdir()] == ["answers.jsonl"]
 
 
+def test_a_link_is_followed_and_a_mode_kept(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    with answer_file(link) as file:
+        file.write("new")
+    assert link.is_symlink()
+    assert (target.read_text(), target.stat().st_mode & 0o777) == ("new", 0o600)
+
+
+def test_what_is_no_plain_file_is_written_to(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with answer_file(path) as file:
+        file.write("line\n")
+    assert os.read(reader, 100) == b"line\n"
+    os.close(reader)
+    assert path.is_fifo()
+
+
 def test_an_answer_file_that_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be written"), answer_file(tmp_path / "file" / "x"):

@@ -22,6 +22,7 @@ class Counter:
     """Answers how long a text is; texts over 50 characters are cut."""
 
     loaded = None
+    pair = False
 
     @classmethod
     def load(cls, folder, *, engine=None, precision=None):
@@ -168,10 +169,23 @@ def test_a_file_whose_name_says_nothing(run, predictor, tmp_path):
     assert run("predict", "d", "--input", "r.data").code == 2
 
 
-def test_a_file_of_pairs(run, predictor, tmp_path):
+def test_a_file_of_pairs(run, predictor, tmp_path, monkeypatch):
+    monkeypatch.setattr(predictor, "pair", True)
     (tmp_path / "r.jsonl").write_text('{"a": "x", "b": "y"}\n')
     ran = run("predict", "d", "--input", "r.jsonl", "--text", "a", "--pair", "b")
     assert answers(ran.out) == [(1, "x|y")]
+
+
+def test_a_second_text_only_where_the_model_reads_two(run, predictor, tmp_path, monkeypatch):
+    (tmp_path / "r.jsonl").write_text('{"a": "x", "b": "y"}\n')
+    ran = run("predict", "d", "--input", "r.jsonl", "--text", "a", "--pair", "b")
+    assert (ran.code, ran.out) == (2, "")
+    assert "for a model that reads single texts" in ran.err
+    monkeypatch.setattr(predictor, "pair", True)
+    for call in (["--input", "r.jsonl", "--text", "a"], ["x"]):
+        ran = run("predict", "d", *call)
+        assert (ran.code, ran.out) == (2, "")
+        assert "the model reads pairs of texts" in ran.err
 
 
 def test_a_file_without_the_column(run, predictor, tmp_path):

@@ -127,7 +127,8 @@ def test_what_is_missing():
         ("student.shape=4-312", 'student.shape = "4-312"; expected layers x width, as in 4x312'),
         ("student.assistants=['6y3']", 'student.assistants = ["6y3"]; expected "none" or a list of shapes'),
         ("export.formats=onnx-int4", 'did you mean "onnx-int8"?'),
-        ("run.out=''", 'run.out = ""; expected text in quotes'),
+        ("run.out=''", 'run.out = ""; expected a path, not empty'),
+        ("data.text=''", 'data.text = ""; expected text in quotes, not empty'),
         ("teacher.source=''", 'teacher.source = ""; expected a path, hub:owner/name'),
         ("data.label_margin=1", "data.label_margin = 1.0 without data.label_threshold; fix: set"),
         ("distill.weights=1", "distill.weights = 1; expected a section with embedding, hidden"),
@@ -155,7 +156,7 @@ def test_a_malformed_override(override, message):
 
 def test_files_that_cannot_be_read(tmp_path):
     assert "No such file" in str(refusal(path=tmp_path / "absent.toml"))
-    assert "directory" in str(refusal(path=tmp_path))
+    assert "is a folder; expected a settings file" in str(refusal(path=tmp_path))
     assert "is not TOML: " in str(refusal(path=write(tmp_path, "[data]\ntrain = a.tsv\n")))
     path = tmp_path / "latin.toml"
     path.write_bytes(b'[data]\ntrain = "\xe9"\n')

@@ -59,6 +59,11 @@ def test_what_is_not_there_is_said_with_what_is_near(tmp_path):
         local_data_files(str(tmp_path / "*.parquet"))
     with pytest.raises(SourceError, match="a folder without data files"):
         local_data_files(str(tmp_path / "empty"))
+    (tmp_path / "dangling.csv").symlink_to("nowhere.csv")
+    with pytest.raises(SourceError, match="a link to nothing"):
+        local_data_files(str(tmp_path / "dangling.csv"))
+    with pytest.raises(SourceError, match="is no file"):
+        local_data_files("/dev/null")
     with pytest.raises(SourceError, match="cannot be a path"):
         local_data_files("x" * 5000)
 

@@ -20,7 +20,7 @@ def test_a_threshold_makes_two_classes(value, margin, threshold):
     if abs(value - threshold) < margin:
         assert name is None
     else:
-        assert name == ("positive" if value > threshold else "negative")
+        assert name == ("positive" if value >= threshold else "negative")
 
 
 @pytest.mark.parametrize("cell", ["", "good", "nan", "inf", "1,5"])
@@ -57,7 +57,7 @@ def test_order(names, expected):
         (["a", "a"], "one class only, 'a', in 2 rows; expected two classes or more"),
         (["1", "1.0", "0"], "'1' and '1.0' differ only in spelling"),
         (["Yes", "no", "yes"], "'Yes' and 'yes' differ only in spelling"),
-        ([f"{i / 7:.4f}" for i in range(500)], "500 different numbers as labels; fix: give a label threshold"),
+        ([f"{i / 7:.4f}" for i in range(500)], "500 different numbers as labels; fix: set data.label_threshold"),
         ([f"text {i}" for i in range(500)], "500 different labels in 500 rows"),
     ],
 )

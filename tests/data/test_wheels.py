@@ -79,7 +79,9 @@ def left_over(cache):
     """Files in the cache that belong to no finished folder and are no lock."""
     done = [p.parent for p in cache.rglob("manifest.json")]
     return [
-        p for p in cache.rglob("*") if p.is_file() and p.name != ".lock" and not any(p.is_relative_to(d) for d in done)
+        p
+        for p in cache.rglob("*")
+        if p.is_file() and p.name != ".potstill.lock" and not any(p.is_relative_to(d) for d in done)
     ]
 
 

@@ -11,6 +11,7 @@ RIGHT = {
     "schema_version": 1,
     "task": "classification",
     "labels": ["no", "yes"],
+    "pair": False,
     "max_length": 64,
     "long_text": "window",
     "step": None,
@@ -25,7 +26,7 @@ def write(folder, **changed):
 
 
 def test_right(tmp_path):
-    expected = Deployment(("no", "yes"), 64, "window", None, ("openvino", "int8"))
+    expected = Deployment(("no", "yes"), False, 64, "window", None, ("openvino", "int8"))
     assert read_deployment(write(tmp_path)) == expected
     assert read_deployment(write(tmp_path, deploy=None, step=3)).deploy is None
 
@@ -38,6 +39,9 @@ def test_no_engine_named(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
+        ({"schema_version": True}, "schema_version is True"),
+        ({"pair": None}, "pair is None; expected true or false"),
+        ({"deploy": {"engine": ["x"], "precision": "int8"}}, "deploy is"),
         ({"schema_version": 2}, "schema_version is 2; expected 1"),
         ({"task": "tagging"}, "task is 'tagging'; expected 'classification'"),
         ({"labels": ["a", "a"]}, "labels is .*; expected a list of two or more different names"),
@@ -68,3 +72,18 @@ def test_damaged(tmp_path, content, error):
     (tmp_path / "potstill.json").write_text(content)
     with pytest.raises(error, match=r"potstill\.json"):
         read_deployment(tmp_path)
+
+
+def test_a_length_beyond_the_models_positions(tmp_path):
+    (tmp_path / "config.json").write_text('{"max_position_embeddings": 60}')
+    with pytest.raises(ModelError, match="max_length is 64; expected 60 or less"):
+        read_deployment(write(tmp_path))
+
+
+def test_a_run_is_not_its_student(tmp_path):
+    (tmp_path / "student").mkdir()
+    write(tmp_path / "student")
+    with pytest.raises(ModelError, match=r"is a run, not its student; fix: give .*student"):
+        read_deployment(tmp_path)
+    with pytest.raises(ModelError, match="is no folder"):
+        read_deployment(tmp_path / "student" / "potstill.json")

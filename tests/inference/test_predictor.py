@@ -37,8 +37,9 @@ class Counter:
         return {"logits": np.stack([np.zeros(len(tokens)), tokens / 10], 1).astype(np.float32)}
 
 
-def make(engine=None, labels=LABELS, max_length=12, **encoder):
-    return Predictor(engine or Counter(), TextEncoder(tiny_tokenizer(), max_length=max_length, **encoder), labels)
+def make(engine=None, labels=LABELS, max_length=12, *, pair=False, **encoder):
+    encoder = TextEncoder(tiny_tokenizer(), max_length=max_length, **encoder)
+    return Predictor(engine or Counter(), encoder, labels, pair=pair)
 
 
 def tokens_of(answer):
@@ -67,7 +68,7 @@ def test_batches_are_sorted_by_length_and_bounded():
 
 
 def test_pairs():
-    (answer,) = make().predict(["good"], ["bad film"])
+    (answer,) = make(pair=True).predict(["good"], ["bad film"])
     assert tokens_of(answer) == pytest.approx(6, rel=1e-5)  # [CLS] good [SEP] bad film [SEP]
 
 
@@ -75,7 +76,7 @@ def test_what_is_cut_is_told():
     answers = make().predict(["good " * 10, "good " * 11, "good"])
     assert [answer.truncated for answer in answers] == [False, True, False]
     assert [answer.windows for answer in answers] == [1, 1, 1]
-    pairs = make().predict(["good", "good"], ["bad " * 8, "bad " * 9])
+    pairs = make(pair=True).predict(["good", "good"], ["bad " * 8, "bad " * 9])
     assert [answer.truncated for answer in pairs] == [False, True]
 
 
@@ -101,7 +102,7 @@ def test_a_bad_row_fails_and_the_others_go_on(bad):
 
 
 def test_a_pair_with_one_empty_half_fails():
-    answers = make().predict(["good", "good"], ["", "bad"])
+    answers = make(pair=True).predict(["good", "good"], ["", "bad"])
     assert [answer.reason for answer in answers] == ["empty", None]
 
 
@@ -146,8 +147,10 @@ def test_a_chunk_is_closed_by_characters_too(monkeypatch):
 def test_what_does_not_go_together():
     with pytest.raises(DataError, match="2 texts and 1 second texts; expected as many of both"):
         make().predict(["a", "b"], ["c"])
-    with pytest.raises(DataError, match="texts and pairs in one stream"):
+    with pytest.raises(DataError, match="reads single texts, and was given pairs"):
         list(make().predict_stream(["a", ("b", "c")]))
+    with pytest.raises(DataError, match="reads pairs of texts, and was given single texts"):
+        list(make(pair=True).predict_stream([("b", "c"), "a"]))
     with pytest.raises(DataError, match="batch size 0; expected 1 or more"):
         make().predict(["a"], batch_size=0)
 

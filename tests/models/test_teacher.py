@@ -9,7 +9,7 @@ from tests.small_models import CONFIGS, small_config, small_model
 from transformers import AutoModelForSequenceClassification
 
 from potstill.errors import DataError, ModelError
-from potstill.models.teacher import has_classifier, load_classifier, longest_input, read_config
+from potstill.models.teacher import check_encoder, has_classifier, load_classifier, longest_input, read_config
 
 KINDS = sorted(CONFIGS)
 LABELS = ["bad", "fair", "good"]
@@ -184,6 +184,9 @@ def test_labels_numbered_with_gaps_are_refused(tmp_path, names):
         ({"model_type": "gpt2"}, "is of type 'gpt2'; expected an encoder: bert, camembert"),
         ({"model_type": "no-such-model"}, "holds no model that transformers knows"),
         ({"is_decoder": True}, "is a 'bert' with a decoder"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0 in its config.json; expected a whole number from 1"),
+        ({"num_attention_heads": 5}, "a width of 24 with 5 heads"),
+        ({"hidden_size": "abc"}, "holds no model that transformers knows: .*hidden_size"),
     ],
 )
 def test_what_is_no_encoder_is_refused(tmp_path, values, said):
@@ -235,3 +238,28 @@ def test_the_longest_input_can_be_read_and_one_token_more_cannot(kind):
         model(ids)
         with pytest.raises((IndexError, RuntimeError)):
             model(torch.full((1, longest + 1), 50))
+
+
+def test_weights_that_do_not_fit_their_config_are_refused_before_any_work(tmp_path):
+    saved(tmp_path)
+    check_encoder(tmp_path)
+    change_config(tmp_path, num_hidden_layers=1)
+    with pytest.raises(ModelError, match=r"weights that its config\.json has no place for \(.*layer\.1\."):
+        check_encoder(tmp_path)
+    change_config(tmp_path, num_hidden_layers=2, hidden_act="foo")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        check_encoder(tmp_path)
+
+
+def test_damaged_weights_are_refused_before_any_work(tmp_path):
+    saved(tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights = load_file(path)
+    name = next(name for name in weights if name.endswith("query.weight"))
+    weights[name][0, 0] = float("nan")
+    save_file(weights, path, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="NaN or infinite"):
+        check_encoder(tmp_path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        check_encoder(tmp_path)

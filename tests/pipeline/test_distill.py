@@ -1,6 +1,7 @@
 """The whole job on a tiny teacher: what it leaves, what a second call does, what is refused before any work."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,14 +74,19 @@ def test_the_student_opens_in_plain_transformers_and_predicts(finished: tuple[Pa
 
 def test_a_second_call_does_nothing(finished: tuple[Path, dict]) -> None:
     folder, report = finished
+    kept = {name: (folder / "run" / name).stat().st_mtime_ns for name in ("report.json", "report.html", "student")}
     half = folder / "run" / "stages" / ".student.tmp-abc"
     half.mkdir()
     seen = Stages()
     again = distill(tiny_settings(folder), seen)
     assert seen.names == []
     assert not half.exists(), "what a killed process left stays for ever"
-    for key in ("student", "teacher", "retention", "exports", "curves", "seconds"):
-        assert again[key] == report[key]
+    assert again == report
+    assert kept == {name: (folder / "run" / name).stat().st_mtime_ns for name in kept}
+    shutil.rmtree(folder / "run" / "student")
+    distill(tiny_settings(folder), seen)
+    assert seen.names == []
+    assert (folder / "run" / "student" / "model.safetensors").is_file(), "what was lost is put back"
 
 
 def test_a_changed_gate_runs_nothing(finished: tuple[Path, dict]) -> None:
@@ -148,7 +154,9 @@ REFUSED = [
     ("no such layer", ["student.layers=[2]"], SettingsError, "from 0 to 1"),
     ("layers of nothing", ["student.layers=[1]", "student.start=random"], SettingsError, "student.start"),
     ("no masked LM", ["augment.method=masked-lm"], ModelError, "masked-LM head"),
-    ("assistant larger", ['student.assistants=["3x32x64x4"]'], ModelError, "layers"),
+    ("assistant larger", ['student.assistants=["3x32x64x4"]'], ModelError, "assistants: an assistant of 3 layers"),
+    ("one column for two", ["data.label=text"], SettingsError, "a column for each"),
+    ("windows that leave gaps", ["data.long_text=window", "data.max_length=16", "data.step=50"], ModelError, "step"),
 ]
 
 
@@ -159,6 +167,51 @@ def test_refused_with_one_line(tmp_path: Path, name: str, overrides: list[str], 
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run" / "stages" / "teacher").exists()
+
+
+def test_the_same_rows_in_two_roles(tmp_path: Path) -> None:
+    settings = tiny_settings(tmp_path)
+    with pytest.raises(DataError, match=r"data\.train .* and data\.dev .* are the same file"):
+        distill(tiny_settings(tmp_path, f'data.dev="{settings.data.train}"'))
+
+
+def test_a_folder_of_the_users_is_left_alone(tmp_path: Path) -> None:
+    settings = tiny_settings(tmp_path)
+    (tmp_path / "run" / "student").mkdir(parents=True)
+    (tmp_path / "run" / "student" / "thesis.txt").write_text("years")
+    for call in (distill, plan):
+        with pytest.raises(StorageError, match="holds files that no run made"):
+            call(settings)
+    assert [path.name for path in (tmp_path / "run").rglob("*")] == ["student", "thesis.txt"]
+    file = write(tmp_path / "file", "")
+    for call in (distill, plan):
+        with pytest.raises(StorageError, match="is a file"):
+            call(tiny_settings(tmp_path, f'run.out="{file}"'))
+
+
+def test_bad_input_changes_nothing_of_a_finished_run(finished: tuple[Path, dict]) -> None:
+    folder, _ = finished
+    before = (folder / "run" / "settings.toml").read_bytes()
+    with pytest.raises(DataError, match="nope"):
+        distill(tiny_settings(folder, "data.text=nope"))
+    assert (folder / "run" / "settings.toml").read_bytes() == before
+
+
+def test_weights_are_looked_at_before_any_work(tmp_path: Path) -> None:
+    settings = tiny_settings(tmp_path)
+    weights = tmp_path / "teacher" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    for call in (distill, plan):
+        with pytest.raises(ModelError, match="cannot be loaded"):
+            call(settings)
+    assert not (tmp_path / "run" / "stages").exists()
+
+
+def test_a_budget_that_holds_nothing_is_said(tmp_path: Path) -> None:
+    (note,) = [line for line in plan(tiny_settings(tmp_path, "run.budget=0.01"))["notes"] if "run.budget" in line]
+    assert note.startswith("run.budget = 0.01 minutes: exporting and measuring alone take about 1.5")
+    with pytest.raises(GateRefused, match=r"the budget of 0\.01 minutes left its fine-tuning .* of 25 epochs"):
+        distill(tiny_settings(tmp_path, "run.budget=0.01", "teacher.learning_rate=1e-9"))
 
 
 def write(path: Path, text: str) -> str:

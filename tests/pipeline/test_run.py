@@ -64,6 +64,18 @@ def test_a_damaged_result_is_made_again(tmp_path: Path) -> None:
     log.clear()
     execute(tmp_path, stages(log))
     assert log == ["d"]
+    path = tmp_path / "stages" / "d" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": "x"}))
+    log.clear()
+    assert isinstance(execute(tmp_path, stages(log)).seconds["d"], float)
+    assert log == ["d"]
+
+
+def test_a_file_in_the_way_of_a_result_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "stages").mkdir()
+    (tmp_path / "stages" / "a").write_text("")
+    execute(tmp_path, stages([]))
+    assert sorted(path.name for path in (tmp_path / "stages").iterdir()) == ["a", "b", "c", "d"]
 
 
 def test_a_failure_leaves_no_result_and_keeps_scratch(tmp_path: Path) -> None:

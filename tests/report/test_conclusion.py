@@ -2,7 +2,7 @@ import pytest
 
 from potstill.errors import DataError
 from potstill.report import conclude
-from potstill.report.conclusion import WIDE
+from potstill.report.conclusion import UNSTEADY, WIDE
 
 
 def score(value, half, n=1612):
@@ -122,3 +122,10 @@ def test_a_wrong_report_is_refused(full):
     del full["teacher"]
     with pytest.raises(DataError):
         conclude(full)
+
+
+def test_timings_that_scatter_are_called_unsteady(full):
+    assert "unsteady" not in conclude(full)
+    teacher = full["teacher_latency_ms"]["torch-float32"]["32"]
+    teacher["p95"] = teacher["p50"] * (UNSTEADY + 1)
+    assert "(at batch 32 one run in twenty took 4.0 times the median or more)" in conclude(full)

@@ -19,7 +19,10 @@ from potstill.errors import PotstillError
 
 __all__ = ["app", "main"]
 
-_EPILOG = "Exit codes: 0 done, 1 a gate refused, 2 bad input or settings, 3 run folder in use, 130 interrupted."
+_EPILOG = (
+    "Exit codes: 0 done, 1 a gate refused, 2 bad input or settings, 3 run folder in use, 130 interrupted, "
+    "141 the reader of the output has gone."
+)
 
 _INTERRUPTED = 130
 # Progress is shown by our own display; bars that libraries draw would lie across it. Read when they are imported.

@@ -51,7 +51,8 @@ def distill(  # one parameter is one flag
     """Distil a teacher into a small student.
 
     The student is measured against the teacher and simpler models, exported, and reported on. The same command goes
-    on where it was stopped, and does nothing when all is done.
+    on where it was stopped, and does nothing when all is done; with other settings it runs again what depends on
+    them, and replaces the student and the report. Where no test is named or cut from train, dev judges.
 
     \b
     Example:

@@ -68,22 +68,31 @@ def write_json(out: TextIO, value: Any) -> None:
 def answer_file(path: Path) -> Iterator[TextIO]:
     """A text file that appears when the block ends well, and not at all when it does not.
 
+    A link is followed and a file that is replaced keeps its mode; what is no plain file (a pipe, a device) is written
+    to as it stands.
+
     Raises:
         StorageError: No space or no permission.
     """
+    path = path.resolve()
     try:
+        if path.exists() and not path.is_file():
+            with path.open("w", encoding="utf-8") as stream:
+                yield stream
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with open(handle, "w", encoding="utf-8") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(name, 0o644)
+            os.chmod(name, mode)
             os.replace(name, path)
         finally:
             Path(name).unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(
-            f"{path} cannot be written: {error.strerror}", fix="free space or choose another folder"
+            f"{path} cannot be written: {error.strerror}", fix="free space, or choose another file"
         ) from error

@@ -53,7 +53,8 @@ def predict(
 
     Reads lines of standard input, the texts given, or the rows of a file (CSV, TSV, JSON Lines, Parquet, ...). Each
     answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}. A row that cannot be
-    answered is named on standard error and the rest go on; the exit code is 2 where no row could be answered.
+    answered is named on standard error and has no line (go by the ids); the rest go on. The exit code is 2 where no
+    row could be answered. A text that begins with a dash stands after "--".
 
     \b
     Example:
@@ -67,6 +68,7 @@ def predict(
         raise SettingsError("both texts and --input", fix="give one of them")
     with results() as out, ExitStack() as stack:
         predictor = _load(folder, engine, precision)
+        _check_kind(predictor.pair, pair_column)
         lines = out if output is None else stack.enter_context(answer_file(output))
         counts = _Counts()
         if input_ is not None:
@@ -82,6 +84,18 @@ def predict(
                 json.dumps({"schema_version": 1, "path": str(output), **counts.facts()}, ensure_ascii=False) + "\n"
             )
     counts.close()
+
+
+def _check_kind(pair: bool, column: str | None) -> None:
+    """Before the first row: whether the model reads pairs, and a second text is named."""
+    if pair and column is None:
+        raise SettingsError(
+            "the model reads pairs of texts",
+            expected="a second text",
+            fix="give a file and its columns: --input FILE --text COLUMN --pair COLUMN",
+        )
+    if column is not None and not pair:
+        raise SettingsError(f"--pair {column} for a model that reads single texts", fix="leave --pair out")
 
 
 class _Counts:
@@ -101,7 +115,7 @@ class _Counts:
         return {
             "answered": self.answered,
             "truncated": self.truncated,
-            "failed": self.first,
+            "failed": sorted(self.first, key=lambda one: one["row"]),
             "failed_total": self.failed,
         }
 
@@ -135,9 +149,14 @@ def _stdin_rows(counts: _Counts) -> Iterator[tuple[int, "Row"]]:
             counts.fail(number, line)
             continue
         try:
-            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+            row = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             counts.fail(number, f"not UTF-8 at byte {error.start}")
+            continue
+        if "\0" in row:
+            counts.fail(number, "holds a NUL character")
+        else:
+            yield number, row
 
 
 def _load(folder: Path, engine: "EngineName | None", precision: "Precision | None") -> "Predictor":

@@ -1,9 +1,10 @@
 """The kinds of value that settings hold, beyond Python's own, each with what it may be in words."""
 
+import os
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 __all__ = [
     "EXPORT_FORMATS",
@@ -12,6 +13,7 @@ __all__ = [
     "ExportFormat",
     "ExportFormats",
     "Layers",
+    "Place",
     "Shape",
     "Source",
     "Sources",
@@ -40,7 +42,13 @@ def _as_tuple(value: Any) -> Any:
 
 _TUPLE = BeforeValidator(_as_tuple)  # TOML has lists; one text alone is a list of one
 
-Text = Annotated[str, StringConstraints(min_length=1), Allowed("text in quotes", comment=False)]
+Text = Annotated[str, StringConstraints(min_length=1), Allowed("text in quotes, not empty", comment=False)]
+Place = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^\x00]+$"),
+    AfterValidator(os.path.expanduser),
+    Allowed("a path, not empty", comment=False),
+]
 Source = Annotated[
     str,
     StringConstraints(min_length=1),

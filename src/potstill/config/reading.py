@@ -50,6 +50,8 @@ def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> Settings:
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
+    except IsADirectoryError as error:
+        raise SettingsError(f"{path} is a folder", expected="a settings file", fix="a teacher is --teacher") from error
     except OSError as error:
         raise SettingsError(
             f"settings file {path}: {error.strerror}", fix=f"check the name, or write one with `potstill init {path}`"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from potstill.config.kinds import EXPORT_FORMATS, Assistants, ExportFormats, Layers, Shape, Source, Sources, Text
+from potstill.config.kinds import EXPORT_FORMATS, Assistants, ExportFormats, Layers, Place, Shape, Source, Sources, Text
 from potstill.errors import SettingsError
 
 __all__ = [
@@ -159,7 +159,8 @@ class StudentSettings(_Section):
     )
     layers: Layers | None = Field(
         default=None,
-        description="The teacher's layers (from 0) that the student starts from; not set: spread evenly.",
+        description="The teacher's layers (from 0) that the student starts from, one for each of its own; not set: "
+        "spread evenly.",
         examples=[[0, 2, 4, 5]],
     )
     assistants: Assistants = Field(
@@ -221,12 +222,12 @@ class AugmentSettings(_Section):
     )
     probability: float = Field(default=0.4, gt=0, le=1, description="How likely a word is replaced.")
     candidates: int = Field(default=15, ge=1, description="Words among which a replacement is drawn.")
-    vectors: Text | None = Field(
+    vectors: Place | None = Field(
         default=None,
         description="Word vectors in GloVe's text format, for words of several pieces.",
         examples=["glove.txt"],
     )
-    stop_words: Text | None = Field(
+    stop_words: Place | None = Field(
         default=None,
         description="File of words never replaced, one a line; not set: a short English list.",
         examples=["stop.txt"],
@@ -296,7 +297,9 @@ class EvaluateSettings(_Section):
     baseline: Source | None = Field(
         default=None, description="A small pre-trained model, fine-tuned for comparison.", examples=["pypi:minilm"]
     )
-    resamples: int = Field(default=1000, ge=100, description="Bootstrap resamples behind each 95 % interval.")
+    resamples: int = Field(
+        default=1000, ge=100, le=100_000, description="Bootstrap resamples behind each 95 % interval."
+    )
     hard_labels: bool = Field(default=True, description="Also train the same student on the labels alone.")
     tfidf: bool = Field(default=True, description="Also fit TF-IDF with logistic regression.")
 
@@ -325,7 +328,7 @@ class ExportSettings(_Section):
 class RunSettings(_Section):
     """Where the run stands, and what it may use."""
 
-    out: Text = Field(
+    out: Place = Field(
         default="runs/potstill",
         description="The run folder; left out, it is runs/ and the name.",
         json_schema_extra={"derived": True},

@@ -60,8 +60,12 @@ def local_data_files(source: str) -> list[Path]:
             raise SourceError(f"{source} is a folder without data files", expected=f"files {', '.join(DATA_SUFFIXES)}")
         refuse_mixed_splits(source, [p.name for p in found], f"{source.rstrip('/')}/")
         return found
+    if exists and not path.is_file():
+        raise SourceError(f"{source} is no file", expected="a file of rows or a folder of them")
     if exists:
         return [path]
+    if path.is_symlink():
+        raise SourceError(f"{source} is a link to nothing", fix="mend the link")
     found = [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if Path(p).is_file()]
     if not found:
         names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []

@@ -24,7 +24,7 @@ class LabelRule:
 
     Attributes:
         threshold: None: the cell is the name, whitespace around it taken off. A number: cells are numbers, those
-            above it are `positive`, the others `negative`.
+            from it up are `positive`, those below it `negative`.
         margin: With a threshold: rows with |value − threshold| < margin are left out (and counted); ≥ 0.
     """
 
@@ -50,7 +50,7 @@ class LabelRule:
             raise ValueError(f"label {cell.strip()[:40]!r} is no number")
         if abs(value - self.threshold) < self.margin:
             return None
-        return "positive" if value > self.threshold else "negative"
+        return "positive" if value >= self.threshold else "negative"
 
 
 def _number(text: str) -> float | None:
@@ -90,7 +90,7 @@ def sort_labels(names: Iterable[str], rows: int, where: str) -> tuple[str, ...]:
     if len(numbers) == len(distinct) > _MANY_CLASSES and any(value % 1 for value in numbers):
         raise DataError(
             f"{where}: {len(distinct)} different numbers as labels",
-            fix="give a label threshold to make two classes of them",
+            fix="set data.label_threshold to make two classes of them",
         )
     if len(distinct) > _MANY_CLASSES and len(distinct) * 2 > rows:
         raise DataError(

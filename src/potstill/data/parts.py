@@ -157,9 +157,11 @@ def _check_budget(bad: Sequence[BadRow], total: int, role: str, budget: float) -
     if total == 0:
         raise DataError(f"{role} has no rows", expected="one at least")
     if len(bad) > budget * total:
+        undecodable = sum("UTF-8" in row.reason for row in bad)
+        encoding = "write the file in UTF-8 (iconv -f latin1 -t utf-8 FILE), or " if undecodable * 2 > len(bad) else ""
         first = ", ".join(f"{row.file} row {row.row} ({row.reason})" for row in bad[:3])
         raise DataError(
             f"{role}: {len(bad)} of {total} rows cannot be used: {first}{', …' if len(bad) > 3 else ''}",
             expected=f"at most {budget:.2%}",
-            fix="mend them, or allow more bad rows",
+            fix=f"{encoding}mend them, or allow more (data.bad_rows)",
         )

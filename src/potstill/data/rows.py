@@ -23,6 +23,7 @@ __all__ = ["EMPTY_ROW", "FORMATS", "BadRow", "Row", "file_format", "iter_rows"]
 
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "tab", "txt")
 EMPTY_ROW = "empty row"
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _SUFFIXES = {f".{name}": name for name in FORMATS}
 # How many records may pass before a column that none of them had is called missing.
 _PATIENCE = 100
@@ -62,10 +63,16 @@ _Record = dict[str, str | None] | str
 
 def file_format(path: Path, given: str | None = None) -> str:
     """The format of a file: the one given, else by its suffix."""
+    if path.suffix.lower() in _COMPRESSED:
+        raise DataError(f"{path} is compressed", expected=" | ".join(FORMATS), fix="unpack it first")
     name = given or _SUFFIXES.get(path.suffix.lower())
     if name not in FORMATS:
         got = f"format {given!r}" if given else f"{path}, whose format its suffix does not tell"
-        raise DataError(got, expected=" | ".join(FORMATS), fix=None if given else "name the format")
+        raise DataError(
+            got,
+            expected=" | ".join(FORMATS),
+            fix=None if given else "name the format (data.format, or --format for predictions)",
+        )
     return name
 
 

@@ -9,10 +9,11 @@ Nothing is asked of a network unless the source names one; `POTSTILL_OFFLINE=1` 
 Knows where files are and what they hash to, not what stands in them.
 """
 
+import contextlib
 import glob
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -112,7 +113,8 @@ def resolve_data(
     def select(names: list[str]) -> list[str]:
         return select_data_files(str(name), name.path, names)
 
-    copy = fetch_repository(name, "dataset", select, cache=where, offline=off, report=report)
+    with _bare(source):
+        copy = fetch_repository(name, "dataset", select, cache=where, offline=off, report=report)
     paths = [(copy.folder / file).absolute() for file in sorted(copy.files)]
     origin = f"{name.repository}@{copy.commit}"
     return Source(source, tuple(paths), None, origin, copy.licence, _over(copy.files), "hub")
@@ -146,7 +148,8 @@ def resolve_model(
     def select(names: list[str]) -> list[str]:
         return select_model_files(str(name), names)
 
-    copy = fetch_repository(name, "model", select, cache=where, offline=off, report=report)
+    with _bare(source):
+        copy = fetch_repository(name, "model", select, cache=where, offline=off, report=report)
     check_model_folder(copy.folder)
     return Source(
         source,
@@ -157,6 +160,19 @@ def resolve_model(
         _over_model(copy.files),
         "hub",
     )
+
+
+@contextlib.contextmanager
+def _bare(source: str) -> Iterator[None]:
+    """A name without `hub:` may have been meant as a path: the error says that there is none."""
+    try:
+        yield
+    except SourceError as error:
+        if source.startswith("hub:"):
+            raise
+        raise SourceError(
+            f"there is no path {source}, and as a name on the hub: {error.got}", expected=error.expected, fix=error.fix
+        ) from error
 
 
 def _over(files: Mapping[str, str]) -> str:

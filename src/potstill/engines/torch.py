@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from transformers.utils import logging
 
@@ -38,7 +39,7 @@ def load_model(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedMo
                 output_loading_info=True,
                 attn_implementation="eager",
             )
-    except (OSError, RuntimeError, ValueError, KeyError) as error:
+    except (OSError, RuntimeError, ValueError, KeyError, SafetensorError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{folder} cannot be opened as a classifier: {reason}") from error
     lacking = sorted([*info["missing_keys"], *(str(key) for key in info.get("mismatched_keys", ()))])

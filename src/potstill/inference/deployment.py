@@ -22,6 +22,7 @@ class Deployment:
 
     Attributes:
         labels: Label names, in the order of the model's outputs.
+        pair: Whether it reads pairs of texts.
         max_length: Longest input in tokens, special tokens included.
         long_text: What is done with a longer text: `cut` or `window`.
         step: Tokens between the starts of two windows; None is the encoder's own choice.
@@ -29,6 +30,7 @@ class Deployment:
     """
 
     labels: tuple[str, ...]
+    pair: bool
     max_length: int
     long_text: LongText
     step: int | None
@@ -43,9 +45,11 @@ def read_deployment(folder: Path) -> Deployment:
         StorageError: It is not JSON.
     """
     path = folder / DEPLOYMENT
+    if (folder / "student" / DEPLOYMENT).is_file() and not path.is_file():
+        raise ModelError(f"{folder} is a run, not its student", fix=f"give {folder / 'student'}")
     if not path.is_file():
         raise ModelError(
-            f"{folder} has no {DEPLOYMENT}",
+            f"{folder} has no {DEPLOYMENT}" if folder.is_dir() else f"{folder} is no folder",
             expected="a folder that `potstill distill` wrote (the student/ folder of a run)",
         )
     values = read_json(path)
@@ -58,15 +62,31 @@ def read_deployment(folder: Path) -> Deployment:
             raise ModelError(f"{path}: {key} is {value!r}", expected=expected)
         return value
 
-    get("schema_version", lambda value: value == _SCHEMA_VERSION, f"{_SCHEMA_VERSION}; a newer Potstill may read it")
+    get(
+        "schema_version",
+        lambda value: type(value) is int and value == _SCHEMA_VERSION,
+        f"{_SCHEMA_VERSION}; a newer Potstill may read it",
+    )
     get("task", lambda value: value == "classification", "'classification'")
     labels = get("labels", _are_names, "a list of two or more different names")
+    pair = get("pair", lambda value: isinstance(value, bool), "true or false")
     length = get("max_length", _is_count, "a number of tokens")
+    _check_positions(folder, length)
     long_text = get("long_text", lambda value: value in ("cut", "window"), "'cut' or 'window'")
     step = get("step", lambda value: value is None or _is_count(value), "a number of tokens, or null")
     deploy = get("deploy", _is_engine, "null, or engine and precision: one of " + ", ".join(map(" ".join, FILES)))
     chosen = None if deploy is None else (deploy["engine"], deploy["precision"])
-    return Deployment(tuple(labels), length, cast(LongText, long_text), step, chosen)
+    return Deployment(tuple(labels), pair, length, cast(LongText, long_text), step, chosen)
+
+
+def _check_positions(folder: Path, length: int) -> None:
+    """A length above the model's position table would fail in the middle of an answer."""
+    path = folder / "config.json"
+    positions = read_json(path).get("max_position_embeddings") if path.is_file() else None
+    if isinstance(positions, int) and length > positions:
+        raise ModelError(
+            f"{folder / DEPLOYMENT}: max_length is {length}", expected=f"{positions} or less, the model's positions"
+        )
 
 
 def _are_names(value: Any) -> bool:
@@ -81,4 +101,6 @@ def _is_count(value: Any) -> bool:
 def _is_engine(value: Any) -> bool:
     if value is None:
         return True
-    return isinstance(value, Mapping) and (value.get("engine"), value.get("precision")) in FILES
+    return isinstance(value, Mapping) and [value.get("engine"), value.get("precision")] in [
+        list(pair) for pair in FILES
+    ]

@@ -54,10 +54,11 @@ class Predictor:
         engine: Runs the model.
         encoder: Makes its input.
         labels: Label names, in the order of the model's outputs.
+        pair: Whether rows are pairs of texts.
     """
 
-    def __init__(self, engine: Engine, encoder: TextEncoder, labels: Sequence[str]) -> None:
-        self.engine, self.encoder = engine, encoder
+    def __init__(self, engine: Engine, encoder: TextEncoder, labels: Sequence[str], *, pair: bool = False) -> None:
+        self.engine, self.encoder, self.pair = engine, encoder, pair
         self.task = Classification(tuple(labels))
 
     @classmethod
@@ -87,7 +88,7 @@ class Predictor:
         encoder = TextEncoder.from_folder(
             folder, max_length=deployment.max_length, long_text=deployment.long_text, step=deployment.step
         )
-        return cls(load(folder, *chosen, threads=threads), encoder, deployment.labels)
+        return cls(load(folder, *chosen, threads=threads), encoder, deployment.labels, pair=deployment.pair)
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch_size: int = 32
@@ -111,11 +112,11 @@ class Predictor:
         """Answer rows as they come, in their order, in memory that does not grow with their number.
 
         Args:
-            rows: Texts, or pairs; all of one kind.
+            rows: Texts, or, for a model that reads pairs, pairs.
             batch_size: Windows in one run of the engine.
 
         Raises:
-            DataError: Texts and pairs in one stream, or a batch size below 1.
+            DataError: Texts for a model of pairs, or pairs for one of texts; a batch size below 1.
         """
         if batch_size < 1:
             raise DataError(f"batch size {batch_size}", expected="1 or more")
@@ -123,6 +124,9 @@ class Predictor:
             yield from self._answer(chunk, batch_size)
 
     def _answer(self, rows: list[Row], batch_size: int) -> list[Prediction]:
+        if any(isinstance(row, str) == self.pair for row in rows):
+            kinds = ("pairs of texts", "single texts") if self.pair else ("single texts", "pairs of texts")
+            raise DataError(f"the model reads {kinds[0]}, and was given {kinds[1]}", expected=kinds[0])
         answers = [Prediction(None, reason=_flaw(row)) for row in rows]
         whole = [index for index, answer in enumerate(answers) if answer.reason is None]
         if not whole:
@@ -145,10 +149,8 @@ class Predictor:
         return answers
 
     def _encode(self, rows: list[Row]) -> Encodings:
-        if all(isinstance(row, str) for row in rows):
+        if not self.pair:
             return self.encoder.encode([str(row) for row in rows])
-        if any(isinstance(row, str) for row in rows):
-            raise DataError("texts and pairs in one stream", expected="rows of one kind")
         return self.encoder.encode([row[0] for row in rows], [row[1] for row in rows])
 
     def _truncated(self, rows: list[Row], encodings: Encodings, windows: np.ndarray) -> np.ndarray:

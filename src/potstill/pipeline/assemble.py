@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import platform
+import shlex
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -152,7 +153,7 @@ def _base(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], thre
 
 
 def _command(settings: Settings) -> str:
-    return "potstill " + " ".join(sys.argv[1:]) if Path(sys.argv[0]).name == "potstill" else "potstill.distill"
+    return "potstill " + shlex.join(sys.argv[1:]) if Path(sys.argv[0]).name == "potstill" else "potstill.distill"
 
 
 def refused_report(

@@ -17,14 +17,14 @@ from potstill.metrics import Metric, beats_majority, majority_share
 from potstill.pipeline.assemble import assemble, refused_report
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job, prepare_job, threads
-from potstill.pipeline.publish import publish
+from potstill.pipeline.publish import publish, published
 from potstill.pipeline.results import read_split
 from potstill.pipeline.run import Run
 from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT, Reporter
-from potstill.storage import ensure_space, lock, read_json
+from potstill.storage import check_run_folder, ensure_space, lock, read_json
 
-__all__ = ["disk_bytes", "distill", "reserve_seconds"]
+__all__ = ["disk_bytes", "distill", "reserve_seconds", "short_budget"]
 
 MODEL_COPIES = 14
 """Copies of the teacher's size that a run may hold at once: models, moments, checkpoints, exports of both."""
@@ -46,12 +46,14 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
         KeyboardInterrupt: After the state was saved; the same call goes on.
     """
     out = Path(settings.run.out)
+    check_run_folder(out)
     with lock(out), _quiet_libraries():
         job = prepare_job(settings, report)
         ensure_space(out, disk_bytes(job))
+        if (short := short_budget(job)) is not None:
+            report.warn(short)
         _remove_halves(out)
         torch.set_num_threads(threads(job))
-        write_settings(settings, out / "settings.toml")
         run = Run(out, report)
         budget = Budget(
             None if settings.run.budget is None else settings.run.budget * 60,
@@ -63,10 +65,14 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
         budget.shares.update({stage.name: stage.share for stage in planned if stage.share})
         for stage in planned:
             run.execute(stage)
+            if stage.name == "data":  # what was given can be used: until now nothing of an earlier run has changed
+                write_settings(settings, out / "settings.toml")
             budget.ended(stage.name)
             if stage.name == "teacher-check":
                 _require_teacher(job, run)
         made = assemble(job, run.done, run.seconds, threads(job))
+        if not run.worked and (before := published(made, out)) is not None:
+            return before
         finished = publish(made, run.done["export"] / "student", out)
         shutil.rmtree(out / "scratch", ignore_errors=True)
         return finished
@@ -85,6 +91,17 @@ def _weights(job: Job) -> int:
 def reserve_seconds(job: Job) -> float:
     """Seconds of a budget kept for what is not training: exporting and measuring both models grows with the teacher."""
     return 90.0 + _weights(job) / 2e6
+
+
+def short_budget(job: Job) -> str | None:
+    """What to say of a budget that exports and measurements alone use up; None where there is time to train."""
+    minutes, reserve = job.settings.run.budget, reserve_seconds(job) / 60
+    if minutes is None or minutes > reserve:
+        return None
+    return (
+        f"run.budget = {minutes:g} minutes: exporting and measuring alone take about {reserve:.1f}, "
+        "and every training gets its fewest steps"
+    )
 
 
 def _require_teacher(job: Job, run: Run) -> None:
@@ -106,6 +123,12 @@ def _require_teacher(job: Job, run: Run) -> None:
         "this usually means labels in another order than the teacher's, an encoder that was not fine-tuned, too few "
         "dev rows to tell, or a label that the text does not decide: look at report.html"
     )
+    tuned = read_json(run.done["teacher"] / "training.json").get("fine-tuning")
+    if job.settings.run.budget is not None and tuned and tuned["epochs"] < job.settings.teacher.epochs:
+        fix = (
+            f"the budget of {job.settings.run.budget:g} minutes left its fine-tuning {tuned['epochs']:.2g} of "
+            f"{job.settings.teacher.epochs} epochs: allow more, or give a teacher that is fine-tuned"
+        )
     made = refused_report(job, run.done, run.seconds, threads(job), dev, reason)
     publish(made, None, run.out)
     raise GateRefused(reason, expected="2 points more, lower bound against majority", fix=fix)

@@ -4,7 +4,7 @@ import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from potstill.data.tables import read_texts
 from potstill.errors import DataError, ModelError, SettingsError, SourceError
 from potstill.models.masked_lm import has_masked_lm_head
 from potstill.models.student import Shape
-from potstill.models.teacher import has_classifier, longest_input, read_config
+from potstill.models.teacher import check_encoder, has_classifier, longest_input, read_config
 from potstill.progress import Reporter
 from potstill.recipes import RECIPES, Recipe, with_overrides
 from potstill.storage import digest_file, read_json
@@ -92,8 +92,11 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     for role in ("dev", "test"):
         if (name := getattr(settings.data, role)) is not None:
             data[role] = resolve_data(name, split="test" if role == "test" else "train", report=report)
+    _check_roles(data)
+    columns = _columns(settings, data["train"])
     teacher = resolve_model(settings.teacher.source, report=report)
     config = _checked_model(teacher)
+    _check_windows(settings, teacher, config)
     shape = Shape.parse(settings.student.shape, teacher_heads=int(config.num_attention_heads))
     start = None
     if settings.student.start is not None and settings.student.start not in STARTS:
@@ -121,7 +124,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         baseline=baseline,
         start=start,
         config=config,
-        columns=_columns(settings, data["train"]),
+        columns=columns,
         shape=shape,
         assistants=assistants,
         recipe=recipe,
@@ -150,7 +153,14 @@ def plain_texts(sources: Sequence[Source], report: Reporter) -> Iterator[str]:
 def _checked_model(source: Source) -> PretrainedConfig:
     """The config of a model that is an encoder with a tokenizer that can be read."""
     config = read_config(source.paths[0])
-    TextEncoder.from_folder(source.paths[0], max_length=longest_input(config))
+    encoder = TextEncoder.from_folder(source.paths[0], max_length=longest_input(config))
+    if encoder.tokenizer.get_vocab_size() > config.vocab_size:
+        raise ModelError(
+            f"{source.name}: a tokenizer of {encoder.tokenizer.get_vocab_size():,} pieces",
+            expected=f"at most the {config.vocab_size:,} of the model's vocab_size",
+            fix="give the tokenizer that belongs to the model",
+        )
+    check_encoder(source.paths[0])
     return config
 
 
@@ -167,7 +177,7 @@ def _same_tokenizer(student: Path, teacher: Path) -> None:
 def _check_shapes(settings: Settings, shapes: Sequence[Shape], way: str, recipe: Recipe) -> None:
     """Teacher, assistants, student: each under the one before it."""
     for above, assistant in pairwise(shapes[:-1]):
-        _check_shape(assistant, above, "shrunk", recipe)
+        _check_shape(assistant, above, "shrunk", recipe, what="student.assistants: an assistant")
     _check_shape(shapes[-1], shapes[-2], way, recipe)
     if settings.general.texts:  # there the teacher itself teaches the student
         _check_shape(shapes[-1], shapes[0], "model", replace(recipe, phases=(recipe.general,)))
@@ -184,7 +194,12 @@ def _check_augmenting(settings: Settings, teacher: Source) -> None:
 
 def _check_texts(sources: Sequence[Source], report: Reporter) -> None:
     for source in sources:
-        if next(plain_texts([source], report), None) is None:
+        try:
+            first = next(plain_texts([source], report), None)
+        except DataError as error:
+            fix = "put plain texts into a column called text, or into a .txt file"
+            raise DataError(f"general.texts: {error.got}", expected=error.expected, fix=fix) from error
+        if first is None:
             raise DataError(f"{source.name} holds no text", expected="plain text", fix="leave it out of general.texts")
 
 
@@ -217,11 +232,34 @@ def _check_extras(settings: Settings) -> None:
 
 def _columns(settings: Settings, train: Source) -> Columns:
     declared = train.columns
-    return Columns(
+    columns = Columns(
         text=settings.data.text or declared.get("text", "text"),
         pair=settings.data.pair,
         label=settings.data.label or declared.get("label", "label"),
     )
+    named = [name for name in vars(columns).values() if name is not None]
+    if len(set(named)) < len(named):
+        raise SettingsError(
+            f"text, pair and label in the columns {', '.join(named)}", expected="a column for each", fix="name them"
+        )
+    return columns
+
+
+def _check_roles(data: dict[str, Source]) -> None:
+    """One file in two roles would be judged by what it was taught."""
+    for (role, source), (other, same) in combinations(data.items(), 2):
+        if source.sha256 == same.sha256:
+            raise DataError(
+                f"data.{role} ({source.name}) and data.{other} ({same.name}) are the same file",
+                expected="different rows",
+                fix=f"leave data.{other} out to have it cut from train",
+            )
+
+
+def _check_windows(settings: Settings, teacher: Source, config: PretrainedConfig) -> None:
+    data = settings.data
+    length = min(data.max_length or longest_input(config), longest_input(config))
+    TextEncoder.from_folder(teacher.paths[0], max_length=length, long_text=data.long_text, step=data.step)
 
 
 def _recipe(settings: Settings) -> Recipe:
@@ -235,19 +273,19 @@ def _recipe(settings: Settings) -> Recipe:
     )
 
 
-def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe) -> None:
+def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe, what: str = "a student") -> None:
     names = [term.name for phase in recipe.phases for term in phase.terms if term.weight]
     inner = "attention" in names or "hidden" in names
     if shape.layers > teacher.layers and inner:
         raise ModelError(
-            f"a student of {shape.layers} layers under a teacher of {teacher.layers}",
+            f"{what} of {shape.layers} layers under a teacher of {teacher.layers}",
             expected=f"{teacher.layers} layers or fewer",
             fix="choose a smaller student",
         )
     if "attention" in names and shape.heads != teacher.heads:
         fitting = f"a shape such as {shape.layers}x{max(1, shape.hidden // teacher.heads) * teacher.heads}"
         raise ModelError(
-            f"a student {shape} with {shape.heads} heads under a teacher with {teacher.heads}: "
+            f"{what} {shape} with {shape.heads} heads under a teacher with {teacher.heads}: "
             "the attention loss compares head with head",
             fix=f"choose {fitting}, or leave that loss out (distill.weights.attention = 0, no general.texts)",
         )
@@ -260,7 +298,7 @@ def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe) -> None
     larger = shape.hidden > teacher.hidden or shape.ffn > teacher.ffn or shape.layers > teacher.layers
     if way == "shrunk" and (larger or shape.heads > teacher.heads):
         raise ModelError(
-            f"a student {shape} shrunk from {teacher}", expected="no dimension larger", fix="choose a smaller shape"
+            f"{what} {shape} shrunk from {teacher}", expected="no dimension larger", fix="choose a smaller shape"
         )
 
 

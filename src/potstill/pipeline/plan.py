@@ -12,11 +12,12 @@ from potstill.evaluation.cost import ParameterCounts, encoder_parameters
 from potstill.models.student import Shape, student_config
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import HARD_COST
-from potstill.pipeline.distill import disk_bytes, reserve_seconds
+from potstill.pipeline.distill import disk_bytes, reserve_seconds, short_budget
 from potstill.pipeline.job import Job, is_trained, prepare_job
 from potstill.pipeline.run import Run
 from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT
+from potstill.storage import check_run_folder
 
 __all__ = ["plan"]
 
@@ -33,8 +34,9 @@ def plan(settings: Settings) -> dict[str, Any]:
     Raises:
         InputError: As `distill` would.
     """
-    job = prepare_job(settings, SILENT)
     out = Path(settings.run.out)
+    check_run_folder(out)
+    job = prepare_job(settings, SILENT)
     run = Run(out, SILENT)
     teacher = encoder_parameters(job.config.to_dict())
     student = encoder_parameters(student_config(job.config, job.shape).to_dict())
@@ -53,12 +55,14 @@ def plan(settings: Settings) -> dict[str, Any]:
         f"data: {rows:,} rows, {tokens:.0f} tokens each",
         f"recipe: {job.recipe.name}: {', '.join(phase.name for phase in job.recipe.phases)}",
     ]
+    if (short := short_budget(job)) is not None:
+        notes.append(short)
     budget = settings.run.budget
     total = reserve_seconds(job) + sum(stage["seconds"] or 0.0 for stage in stages)
     return {
         "schema_version": 1,
         "stages": stages,
-        "seconds": total if budget is None else budget * 60,
+        "seconds": total if budget is None else max(budget * 60, reserve_seconds(job)),
         "disk_bytes": disk_bytes(job),
         "out": str(out),
         "notes": notes,

@@ -1,5 +1,6 @@
 """The end of a run: the deployable folder and the report, where the user looks for them."""
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -7,10 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from potstill.engines import ENGINE_OF_FORMAT
+from potstill.errors import StorageError
 from potstill.report import write_card, write_report
-from potstill.storage import MANIFEST, atomic_folder, read_json, write_json
+from potstill.storage import MANIFEST, atomic_folder, read_json, verify_folder, write_json
 
-__all__ = ["publish"]
+__all__ = ["publish", "published"]
+
+_OF_THE_CALL = ("created", "command", "conclusion")
+"""Keys of a report that another call with the same result may change, or that writing it fills in."""
+
+
+def published(report: Mapping[str, Any], out: Path) -> dict[str, Any] | None:
+    """What report.json holds, where that and student/ already are what `publish` would leave; else None."""
+    try:
+        before = read_json(out / "report.json")
+        verify_folder(out / "student")
+    except StorageError:
+        return None
+    if not isinstance(before, dict) or not (out / "report.html").is_file():
+        return None
+    same = json.loads(json.dumps(report))
+    ours, theirs = ({k: v for k, v in one.items() if k not in _OF_THE_CALL} for one in (same, before))
+    return before if ours == theirs else None
 
 
 def publish(report: Mapping[str, Any], student: Path | None, out: Path) -> dict[str, Any]:

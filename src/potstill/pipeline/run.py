@@ -67,6 +67,7 @@ class Run:
         out: The folder.
         report: Receives what happens.
         keys, done, seconds: By stage name, as stages end.
+        worked: Whether any stage was run, and not taken from before.
     """
 
     out: Path
@@ -74,6 +75,7 @@ class Run:
     keys: dict[str, str] = field(default_factory=dict)
     done: dict[str, Path] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    worked: bool = False
 
     def key(self, stage: Stage) -> str:
         """The stage's key; the stages it needs must have theirs."""
@@ -97,15 +99,16 @@ class Run:
         self.keys[stage.name] = key
         if self.is_done(stage):
             try:
-                manifest = verify_folder(folder)
+                self.seconds[stage.name] = _seconds(verify_folder(folder))
             except StorageError as error:
                 self.report.warn(f"{error.got}; the stage {stage.name} is run again")
             else:
-                self.done[stage.name], self.seconds[stage.name] = folder, float(manifest.get("seconds", 0.0))
+                self.done[stage.name] = folder
                 return folder
+        self.worked = True
         scratch = self.out / "scratch" / f"{stage.name}-{key[:12]}"
         scratch.mkdir(parents=True, exist_ok=True)
-        spent = read_json(scratch / "seconds.json")["seconds"] if (scratch / "seconds.json").is_file() else 0.0
+        spent = _seconds(read_json(scratch / "seconds.json")) if (scratch / "seconds.json").is_file() else 0.0
         self.report.stage(stage.name, stage.detail)
         started = time.monotonic()
         facts: dict[str, Any] = {"stage": stage.name, "key": key}
@@ -120,3 +123,11 @@ class Run:
         shutil.rmtree(scratch, ignore_errors=True)
         self.done[stage.name], self.seconds[stage.name] = folder, facts["seconds"]
         return folder
+
+
+def _seconds(facts: Any) -> float:
+    """The time that a result says it took; the run's budget and report rest on it."""
+    value = facts.get("seconds") if isinstance(facts, dict) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise StorageError(f"a stage that took {value!r} seconds", expected="a number", fix="run it again")
+    return float(value)

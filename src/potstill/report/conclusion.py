@@ -20,10 +20,13 @@ from potstill.report.wording import (
     times,
 )
 
-__all__ = ["WIDE", "cautions", "conclude", "headline"]
+__all__ = ["UNSTEADY", "WIDE", "cautions", "conclude", "headline"]
 
 WIDE = 0.05
 """Retention's interval is called wide from this width on (as a fraction of the teacher's score)."""
+
+UNSTEADY = 3.0
+"""Timings are called unsteady from this ratio of their 95th percentile to their median on."""
 
 _ALIKE = 1.02  # ratios below this are "as large", "as fast"
 _SAME_COST = (
@@ -157,5 +160,21 @@ def _evidence(report: Report) -> Iterator[str]:
         yield f"The interval of what is kept is {width} wide: {report.student.score.n:,} examples say no more."
     if report.judged_on == "dev":
         yield "There is no test split: all is judged on dev, which also chose settings, so expect a little less."
+    yield from _unsteady(report)
     if report.exports and report.best is None and report.status == "complete":
         yield "No export was accepted: use the student as it is, with transformers."
+
+
+def _unsteady(report: Report) -> Iterator[str]:
+    """Medians of timings that scatter this much would come out otherwise in another hour."""
+    best, teacher = report.best, (report.teacher_latency_ms or {}).get("torch-float32", {})
+    if best is None or not best.speedup:
+        return
+    measured = [(size, times_) for one in (teacher, best.latency_ms) for size, times_ in (one or {}).items()]
+    scatter = {size: max(t.p95 / t.p50 for s, t in measured if s == size and t.p50 > 0) for size, _ in measured}
+    worst = max(scatter, key=lambda size: scatter[size], default=None)
+    if worst is not None and scatter[worst] > UNSTEADY:
+        yield (
+            f"The timings were unsteady (at batch {worst} one run in twenty took {times(scatter[worst])} times the "
+            "median or more): take the speed-ups as rough, and measure again on a quiet machine."
+        )
