@@ -220,7 +220,7 @@ def _baselines(
         found["small_pretrained"] = {
             **scores.block(predicted["small_pretrained"]),
             "parameters": parameter_counts(folder).total,
-            "description": f"{job.baseline.name}, fine-tuned on the labels, without a teacher.",
+            "description": "fine-tuned on the labels, without a teacher",
             "source": job.baseline.name,
         }
     if any(name.startswith("tfidf/") for name in simple):
