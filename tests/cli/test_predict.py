@@ -76,14 +76,15 @@ def test_lines_of_standard_input(run, predictor):
 
 
 def test_bad_lines_are_named_and_the_rest_goes_on(run, predictor):
-    ran = run("predict", "d", stdin=b"one\n\n\xff\xfe\xfa\nfour\n" + b"x" * 1_100_000 + b"\nsix\n")
+    ran = run("predict", "d", stdin=b"one\n\n\xff\xfe\xfa\nfour\n" + b"x" * 1_100_000 + b"\nsix\nse\0ven\n")
     assert ran.code == 0
     assert answers(ran.out) == [(1, "one"), (4, "four"), (6, "six")]
     assert ran.err.splitlines() == [
         "row 2: empty",
         "row 3: not UTF-8 at byte 0",
         "row 5: over 1 MB",
-        "3 rows answered, 3 not",
+        "row 7: holds a NUL character",
+        "3 rows answered, 4 not",
     ]
 
 

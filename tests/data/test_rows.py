@@ -218,6 +218,7 @@ def test_blank_lines_of_plain_text_are_told_so_that_answers_line_up(write):
         ("x.tab", "a\tb\n1\t2\n3\t4\n5\t6\n", None, "no Orange header"),
         ("x.tab", "a\tb\nd\tstring\n", None, "no Orange header"),
         ("x.doc", "a\n", None, "whose format its suffix does not tell; expected csv"),
+        ("x.csv.gz", b"\x1f\x8b", None, "is compressed; .*fix: unpack it first"),
     ],
 )
 def test_files_that_are_refused(write, name, content, columns, message):

@@ -222,6 +222,12 @@ def test_rows_set_aside_are_told_up_to_the_budget():
         load_splits(table(rows, bad=bad), dev=table(DEV), columns=TEXT, rule=SplitRule(bad_budget=0.7))
 
 
+def test_a_file_in_another_encoding_is_told_how_to_mend_it():
+    bad = [BadRow("file.csv", row, "not UTF-8 at byte 3") for row in range(2, 9)]
+    with pytest.raises(DataError, match=r"fix: write the file in UTF-8 \(iconv .*data\.bad_rows"):
+        load_splits(table(GOOD, bad=bad), dev=table(DEV), columns=TEXT)
+
+
 def test_no_more_than_50_rows_are_listed():
     rows = [("", "a")] * 80 + [("one", "a"), ("two", "b")]
     splits = load_splits(table(rows), dev=table(DEV), columns=TEXT, rule=SplitRule(bad_budget=1))
