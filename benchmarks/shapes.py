@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 
 from potstill.data.examples import Examples
 from potstill.metrics import Metric, paired_retention
+from potstill.storage import LOCK
 
 RESULTS = Path(__file__).parent / "results" / "shapes.md"
 KEPT, FASTER = 0.97, 5.0
@@ -28,6 +29,7 @@ def run(settings: str, shape: str, folder: Path, first: Path, options: list[str]
     if folder != first:
         for stage in ("data", "teacher"):
             shutil.copytree(first / "stages" / stage, folder / "stages" / stage, dirs_exist_ok=True)
+        (folder / LOCK).touch()  # marks the folder as a run's
     call = ["potstill", "distill", settings, "--student", shape, "--out", str(folder), *options]
     subprocess.run([str(Path(sys.executable).parent / call[0]), *call[1:]], check=True)
 

@@ -18,6 +18,7 @@ from typing import Any
 from potstill.errors import LockHeld, StorageError
 
 __all__ = [
+    "LOCK",
     "MANIFEST",
     "atomic_folder",
     "check_run_folder",
@@ -35,6 +36,7 @@ __all__ = [
 
 MANIFEST = "manifest.json"
 LOCK = ".potstill.lock"
+"""Held while a run works; what stays of it marks a run's folder."""
 
 
 def digest(value: Any) -> str:
