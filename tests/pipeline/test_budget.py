@@ -62,3 +62,40 @@ def test_measuring_changes_no_weight() -> None:
     assert seconds_per_step(program, AdamW(program.modules, dtype=torch.bfloat16)) > 0
     for name, tensor in program.modules["model"].state_dict().items():
         assert torch.equal(tensor, before[name])
+
+
+class Said:
+    """Keeps warnings apart from notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+
+    def stage(self, name: str, detail: str = "") -> None: ...
+
+    def progress(self, done: float, total: float, **values: float) -> None: ...
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+def test_a_moment_in_which_others_had_the_processor_does_not_decide(tmp_path: Path) -> None:
+    said = Said()
+    times = iter([5.0, 1.0])
+    where = Context(tmp_path, tmp_path, {}, said)
+    budget = Budget(600.0, 0.0, lambda: 0.0, {"teacher": 1.0})
+    assert budget.steps(where, ("teacher", "a"), 700, lambda: next(times)) == 600
+    assert (len(said.notes), said.warnings) == (1, [])
+
+
+def test_a_training_that_is_cut_short_is_a_warning(tmp_path: Path) -> None:
+    said = Said()
+    times = iter([5.0, 4.0, 3.0])
+    where = Context(tmp_path, tmp_path, {}, said)
+    budget = Budget(600.0, 0.0, lambda: 0.0, {"teacher": 1.0})
+    assert budget.steps(where, ("teacher", "a"), 700, lambda: next(times)) == 200
+    assert said.notes == []
+    assert "teacher is cut short" in said.warnings[0]

@@ -129,3 +129,10 @@ def test_timings_that_scatter_are_called_unsteady(full):
     teacher = full["teacher_latency_ms"]["torch-float32"]["32"]
     teacher["p95"] = teacher["p50"] * (UNSTEADY + 1)
     assert "(at batch 32 one run in twenty took 4.0 times the median or more)" in conclude(full)
+
+
+def test_a_student_above_its_teacher_says_that_the_teacher_is_at_fault(full):
+    full["retention"] |= {"value": 1.2, "low": 1.01, "high": 1.3}
+    assert "which has learnt too little: fine-tune the teacher longer" in conclude(full)
+    full["retention"]["low"] = 0.99
+    assert "learnt too little" not in conclude(full)

@@ -21,6 +21,9 @@ LONGEST = 4.0
 few labels, is never stretched."""
 
 
+_MORE_MEASURES = 2
+
+
 @dataclass
 class Budget:
     """Time for the whole run.
@@ -53,7 +56,8 @@ class Budget:
             context: Its scratch keeps the decision.
             training: Name of the stage, whose share it has, and of the phase.
             planned: What the recipe says.
-            measure: Gives seconds a step; called only with a budget, and once.
+            measure: Gives seconds a step; called only with a budget. Where that leaves less than half of what is planned
+                it is called again, and the least counts: other programs may have had the processor for a moment.
             stretch: At most this many times `planned`.
             portion: Of the stage's share, where it has several phases.
         """
@@ -64,13 +68,17 @@ class Budget:
         steps = planned
         if self.seconds is not None:
             left = max(1.0, self.seconds - self.reserve - self.used())
-            share = portion * self.shares[stage] / sum(self.shares.values())
+            seconds = left * portion * self.shares[stage] / sum(self.shares.values())
             per_step = measure()
-            steps = int(np.clip(left * share / per_step, min(10, planned), stretch * planned))
-            minutes = left * share / 60
-            context.report.note(
-                f"{steps:,} steps (recipe: {planned:,}) fit {minutes:.1f} minutes at {per_step:.3f} s each"
-            )
+            for _ in range(_MORE_MEASURES):
+                if seconds / per_step < planned / 2:
+                    per_step = min(per_step, measure())
+            steps = int(np.clip(seconds / per_step, min(10, planned), stretch * planned))
+            said = f"{steps:,} steps (recipe: {planned:,}) fit {seconds / 60:.1f} minutes at {per_step:.3f} s each"
+            if stretch == 1.0 and steps < planned / 2:
+                context.report.warn(f"{said}: {stage} is cut short, and a longer budget would serve it better")
+            else:
+                context.report.note(said)
         write_json(file, {"steps": steps})
         return steps
 

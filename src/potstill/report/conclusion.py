@@ -160,6 +160,11 @@ def _evidence(report: Report) -> Iterator[str]:
         yield f"The interval of what is kept is {width} wide: {report.student.score.n:,} examples say no more."
     if report.judged_on == "dev":
         yield "There is no test split: all is judged on dev, which also chose settings, so expect a little less."
+    if kept and kept.low > 1.0:
+        yield (
+            "The student scores more than its teacher, which has learnt too little: fine-tune the teacher longer, and "
+            "the student may well gain too."
+        )
     yield from _unsteady(report)
     if report.exports and report.best is None and report.status == "complete":
         yield "No export was accepted: use the student as it is, with transformers."
