@@ -56,8 +56,8 @@ class Budget:
             context: Its scratch keeps the decision.
             training: Name of the stage, whose share it has, and of the phase.
             planned: What the recipe says.
-            measure: Gives seconds a step; called only with a budget. Where that leaves less than half of what is planned
-                it is called again, and the least counts: other programs may have had the processor for a moment.
+            measure: Gives seconds a step; called only with a budget. Where that leaves less than half of what is
+                planned it is called again, and the least counts: other programs may have been busy for a moment.
             stretch: At most this many times `planned`.
             portion: Of the stage's share, where it has several phases.
         """
