@@ -1,6 +1,6 @@
 """The smallest student shape for the demo: what each keeps of the teacher's dev accuracy, and how fast it is.
 
-    python benchmarks/shapes.py examples/movies.toml 3x192 2x192 2x128
+    python benchmarks/shapes.py examples/movies.toml 3x192 2x192 2x120
 
 Each shape is a run of its own in OUT/SHAPE; data and teacher are taken from the first. Only dev is read here. The
 smallest shape is the last, as they are given, whose lower 95 % bound of accuracy kept reaches 97 % and whose best
