@@ -43,8 +43,10 @@ def test_fine_tuning_is_never_stretched(tmp_path: Path, stretch: float, steps: i
 
 
 def test_no_time_left_still_makes_ten_steps(tmp_path: Path) -> None:
-    budget = Budget(10.0, 90.0, lambda: 500.0, {"teacher": 1.0})
-    assert budget.steps(context(tmp_path), ("teacher", "a"), 500, lambda: 1.0) == 10
+    budget, said = Budget(10.0, 90.0, lambda: 500.0, {"student": 1.0}), Said()
+    where = Context(tmp_path, tmp_path, {}, said)
+    assert budget.steps(where, ("student", "a"), 500, lambda: 1.0, stretch=4.0) == 10
+    assert said.warnings == ["no time is left of run.budget: student gets its fewest steps, 10"]
 
 
 def test_the_line_at_the_mean_size() -> None:

@@ -75,7 +75,9 @@ class Budget:
                     per_step = min(per_step, measure())
             steps = int(np.clip(seconds / per_step, min(10, planned), stretch * planned))
             said = f"{steps:,} steps (recipe: {planned:,}) fit {seconds / 60:.1f} minutes at {per_step:.3f} s each"
-            if stretch == 1.0 and steps < planned / 2:
+            if seconds / per_step < min(10, planned):
+                context.report.warn(f"no time is left of run.budget: {stage} gets its fewest steps, {steps}")
+            elif stretch == 1.0 and steps < planned / 2:
                 context.report.warn(f"{said}: {stage} is cut short, and a longer budget would serve it better")
             else:
                 context.report.note(said)
