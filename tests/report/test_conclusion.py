@@ -132,6 +132,10 @@ def test_timings_that_scatter_are_called_unsteady(full):
 
 
 def test_a_student_above_its_teacher_says_that_the_teacher_is_at_fault(full):
+    weak = full["student"]["score"]["value"] / 1.2
+    low = {"value": weak, "low": weak - 0.02, "high": weak + 0.02}
+    full["teacher"]["score"] |= low
+    full["teacher"]["metrics"]["accuracy"] |= low
     full["retention"] |= {"value": 1.2, "low": 1.01, "high": 1.3}
     assert "which has learnt too little: fine-tune the teacher longer" in conclude(full)
     full["retention"]["low"] = 0.99
