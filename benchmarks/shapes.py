@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("shapes", nargs="+", help="from the largest to the smallest")
     parser.add_argument("--out", type=Path, default=Path("runs/shapes"))
     parser.add_argument("--set", action="append", default=[], help="a further setting, section.key=value")
+    parser.add_argument("--note", default="", help="what else must be known")
     args = parser.parse_args()
     first = args.out / args.shapes[0]
     for shape in args.shapes:
@@ -88,6 +89,7 @@ def main() -> None:
         f"Smallest that will do: {fitting[-1] if fitting else 'none'} (lower bound of accuracy kept ≥ {KEPT:.0%}, "
         f"≥ {FASTER:.0f}× at batch 1 and 32).",
         "",
+        *([args.note, ""] if args.note else []),
         f"Command: `python benchmarks/shapes.py {args.settings} {' '.join(args.shapes)}`",
     ]
     RESULTS.write_text("\n".join(lines) + "\n")

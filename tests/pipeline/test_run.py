@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from potstill.errors import LockHeld
+from potstill.errors import LockHeld, StorageError
 from potstill.pipeline.run import Context, Run, Stage
 from potstill.progress import SILENT
 from potstill.storage import lock
@@ -69,6 +69,16 @@ def test_a_damaged_result_is_made_again(tmp_path: Path) -> None:
     log.clear()
     assert isinstance(execute(tmp_path, stages(log)).seconds["d"], float)
     assert log == ["d"]
+
+
+def test_damaged_scratch_is_named(tmp_path: Path) -> None:
+    (first, *_) = stages([])
+    run = Run(tmp_path, SILENT)
+    clock = tmp_path / "scratch" / f"a-{run.key(first)[:12]}" / "seconds.json"
+    clock.parent.mkdir(parents=True)
+    clock.write_text("{}")
+    with pytest.raises(StorageError, match=r"seconds\.json says None seconds; .*fix: remove it"):
+        run.execute(first)
 
 
 def test_a_file_in_the_way_of_a_result_is_replaced(tmp_path: Path) -> None:

@@ -70,12 +70,11 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
             budget.ended(stage.name)
             if stage.name == "teacher-check":
                 _require_teacher(job, run)
+        shutil.rmtree(out / "scratch", ignore_errors=True)
         made = assemble(job, run.done, run.seconds, threads(job))
         if not run.worked and (before := published(made, out)) is not None:
             return before
-        finished = publish(made, run.done["export"] / "student", out)
-        shutil.rmtree(out / "scratch", ignore_errors=True)
-        return finished
+        return publish(made, run.done["export"] / "student", out)
 
 
 def disk_bytes(job: Job) -> int:

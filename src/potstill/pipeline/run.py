@@ -99,7 +99,7 @@ class Run:
         self.keys[stage.name] = key
         if self.is_done(stage):
             try:
-                self.seconds[stage.name] = _seconds(verify_folder(folder))
+                self.seconds[stage.name] = _seconds(verify_folder(folder), folder)
             except StorageError as error:
                 self.report.warn(f"{error.got}; the stage {stage.name} is run again")
             else:
@@ -108,7 +108,8 @@ class Run:
         self.worked = True
         scratch = self.out / "scratch" / f"{stage.name}-{key[:12]}"
         scratch.mkdir(parents=True, exist_ok=True)
-        spent = _seconds(read_json(scratch / "seconds.json")) if (scratch / "seconds.json").is_file() else 0.0
+        clock = scratch / "seconds.json"
+        spent = _seconds(read_json(clock), clock) if clock.is_file() else 0.0
         self.report.stage(stage.name, stage.detail)
         started = time.monotonic()
         facts: dict[str, Any] = {"stage": stage.name, "key": key}
@@ -125,9 +126,9 @@ class Run:
         return folder
 
 
-def _seconds(facts: Any) -> float:
+def _seconds(facts: Any, where: Path) -> float:
     """The time that a result says it took; the run's budget and report rest on it."""
     value = facts.get("seconds") if isinstance(facts, dict) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise StorageError(f"a stage that took {value!r} seconds", expected="a number", fix="run it again")
+        raise StorageError(f"{where} says {value!r} seconds", expected="a number", fix="remove it and run again")
     return float(value)
