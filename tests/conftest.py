@@ -1,10 +1,11 @@
-"""What holds for every test: nothing of the user's is read or written, and nothing is timed."""
+"""What holds for every test: nothing of the user's is read or written, and nothing is timed. And the tiny models."""
 
 import atexit
 import os
 import shutil
 import tempfile
 
+import pytest
 from hypothesis import settings
 
 # Before anything imports the libraries that read these. Network tests may share downloads by setting POTSTILL_CACHE.
@@ -22,3 +23,27 @@ for _name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "POTSTILL_OFFLINE"):
 # A machine that others share may stop a test for a second: no deadline. In CI the examples are the same every time.
 settings.register_profile("potstill", deadline=None, max_examples=50, derandomize="CI" in os.environ)
 settings.load_profile("potstill")
+
+
+def _exported(kind, tmp_path_factory):
+    from tests.tiny import exported_tiny  # imports torch, which must find the settings above
+
+    return exported_tiny(kind, tmp_path_factory.mktemp)
+
+
+@pytest.fixture(scope="session", params=["bert", "mpnet"])
+def folder(request, tmp_path_factory):
+    """Each of the two tiny models, with all its exports; not to be changed."""
+    return _exported(request.param, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory):
+    """The tiny BERT with all its exports; not to be changed."""
+    return _exported("bert", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def mpnet(tmp_path_factory):
+    """The tiny MPNet with all its exports; not to be changed."""
+    return _exported("mpnet", tmp_path_factory)

@@ -25,6 +25,7 @@ ORDER = (
     "training",
     "evaluation",
     "export",
+    "pretraining",
     "recipes",
     "compression",
     "report",

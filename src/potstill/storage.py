@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from potstill.errors import LockHeld, StorageError
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "atomic_folder",
     "check_run_folder",
     "digest",
+    "digest_array",
     "digest_file",
     "digest_folder",
     "ensure_space",
@@ -43,6 +46,15 @@ def digest(value: Any) -> str:
     """SHA-256 (hex) of a JSON-able value, independent of key order."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_array(array: np.ndarray, piece: int = 1 << 24) -> str:
+    """SHA-256 (hex) of an array's bytes, `piece` values at a time: it may be larger than memory, or a broadcast."""
+    found = hashlib.sha256()
+    flat = array if array.ndim == 1 else array.reshape(-1)
+    for start in range(0, len(flat), piece):
+        found.update(np.ascontiguousarray(flat[start : start + piece]).data)
+    return found.hexdigest()
 
 
 def digest_file(path: Path) -> str:

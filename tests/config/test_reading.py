@@ -123,7 +123,10 @@ def test_what_is_missing():
         ("teacher.trained=yes", 'teacher.trained = "yes"; expected "auto", true or false; '),
         ("run.budget=nan", "run.budget = NaN; expected a number above 0; fix: leave it out"),
         ("run.seed=-3", "run.seed = -3; expected a whole number from 0 to 4294967295; "),
-        ("student.layers=[0, -1, 2, 3]", "student.layers = [0, -1, 2, 3]; expected a list, each a whole number from 0"),
+        (
+            "student.layers=[0, -1, 2, 3]",
+            'student.layers = [0, -1, 2, 3]; expected "every-other", "top", "bottom", "ends" or a list',
+        ),
         ("student.shape=4-312", 'student.shape = "4-312"; expected layers x width, as in 4x312'),
         ("student.assistants=['6y3']", 'student.assistants = ["6y3"]; expected "none" or a list of shapes'),
         ("export.formats=onnx-int4", 'did you mean "onnx-int8"?'),

@@ -26,13 +26,13 @@ def test_frozen():
 
 def test_every_key_has_a_description_and_says_what_it_may_hold():
     for section in Settings.model_fields:
-        for key, field in field_at((section,)).annotation.model_fields.items():
+        for key, field in field_at(Settings, (section,)).annotation.model_fields.items():
             assert field.description.endswith("."), (section, key)
             assert allowed_values(field), (section, key)
 
 
 def test_formats_are_those_that_can_be_read():
-    assert all(f'"{name}"' in allowed_values(field_at(("data", "format"))) for name in FORMATS)
+    assert all(f'"{name}"' in allowed_values(field_at(Settings, ("data", "format"))) for name in FORMATS)
 
 
 @pytest.mark.parametrize("shape", ["4x312", "1x2", "12x768x3072x12"])

@@ -1,23 +1,8 @@
-"""The two tiny models, exported."""
+"""Texts for the tiny models that tests/conftest.py exports."""
 
 import numpy as np
 import pytest
-from tests.tiny import encode_tiny, exported_tiny
-
-
-@pytest.fixture(scope="session", params=["bert", "mpnet"])
-def folder(request, tmp_path_factory):
-    return exported_tiny(request.param, tmp_path_factory.mktemp)
-
-
-@pytest.fixture(scope="session")
-def bert(tmp_path_factory):
-    return exported_tiny("bert", tmp_path_factory.mktemp)
-
-
-@pytest.fixture(scope="session")
-def mpnet(tmp_path_factory):
-    return exported_tiny("mpnet", tmp_path_factory.mktemp)
+from tests.tiny import encode_tiny
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from tests.small_models import random_encodings, small_model
 
 from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES, encoder_parts
+from potstill.models.forward import forward_inputs
 from potstill.models.shrink import shrink
 from potstill.models.student import Shape, random_student
-from potstill.recipes.forward import forward_inputs
 
 KINDS = sorted(ANATOMIES)
 

@@ -10,8 +10,8 @@ from transformers import AutoModelForSequenceClassification, BertConfig
 
 from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES, encoder_parts
+from potstill.models.forward import forward_inputs
 from potstill.models.student import Shape, layers_student, random_student, student_config
-from potstill.recipes.forward import forward_inputs
 
 KINDS = sorted(ANATOMIES)
 

@@ -7,9 +7,9 @@ from tests.small_models import CONFIGS, random_encodings, small_model
 
 from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES, encoder_parts
+from potstill.models.forward import forward_inputs
 from potstill.models.precision import choose_attention
 from potstill.models.tap import tap
-from potstill.recipes.forward import forward_inputs
 
 KINDS = sorted(ANATOMIES)
 WINDOWS = np.arange(3)

@@ -9,7 +9,8 @@ from tests.small_models import CONFIGS, small_config, small_model
 from transformers import AutoModelForSequenceClassification
 
 from potstill.errors import DataError, ModelError
-from potstill.models.teacher import check_encoder, has_classifier, load_classifier, longest_input, read_config
+from potstill.models.loading import check_encoder, longest_input, read_config
+from potstill.models.teacher import has_classifier, load_classifier
 
 KINDS = sorted(CONFIGS)
 LABELS = ["bad", "fair", "good"]

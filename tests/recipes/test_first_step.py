@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.recipes import plain_bert as plain
 from tests.small_models import random_encodings, small_model
 
+from potstill.data.batching import Batches
 from potstill.recipes import RECIPES, build_terms
-from potstill.recipes.programs import Batches, Distilling, projections_for
+from potstill.recipes.programs import Distilling, projections_for
 from potstill.training import AdamW, Schedule, train
 
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # each example trains; the first that fails will do

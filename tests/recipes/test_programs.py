@@ -5,22 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from tests.small_models import CONFIGS, pad_id, random_encodings, small_model
+from tests.small_models import CONFIGS, VOCABULARY, pad_id, random_encodings, small_model
 from torch import nn
 
+from potstill.compression import prune_vocabulary
+from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings
 from potstill.errors import ModelError
 from potstill.losses import hidden_mse, logits_kl
 from potstill.losses.attention import GRAM_FROM
+from potstill.models.forward import forward_inputs, run_logits
 from potstill.recipes import RECIPES, build_terms
-from potstill.recipes.programs import (
-    Batches,
-    Distilling,
-    FineTuning,
-    forward_inputs,
-    projections_for,
-    run_logits,
-)
+from potstill.recipes.programs import Distilling, FineTuning, projections_for
 from potstill.training import LossTerm
 
 LENGTHS = (3, 9, 5, 9, 2, 7, 4)
@@ -321,3 +317,24 @@ def test_a_models_arguments(kind):
     assert set(uneven) == {"input_ids", "attention_mask"} | types
     assert uneven["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
     assert uneven["input_ids"][1, 2:].tolist() == [pad_id(kind)] * 2
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_student_of_fewer_words_reads_as_its_teacher_does(kind):
+    """The teacher over some of its pieces, as a student: every loss but the labels' is nothing."""
+    teacher = small_model(kind, layers=3, hidden=24, seed=2)
+    kept = np.array([0, 1, 2, 3, 4, *range(40, VOCABULARY)])
+    student = prune_vocabulary(teacher, kept)
+    encodings = random_encodings(LENGTHS, kind=kind)
+    few = dataclasses.replace(encodings, input_ids=(encodings.input_ids % (len(kept) - 5) + 5).astype(np.int32))
+    terms = [dataclasses.replace(term, weight=1.0) for term in terms_of(student=3, teacher=3)]
+    projections = projections_for(terms, 24, 24, shared=False)
+    for linear in projections.values():
+        linear.weight.data.copy_(torch.eye(24))
+    batches = Batches(few, LABELS, np.arange(len(LENGTHS)), 99, seed=0)
+    program = Distilling(student, teacher, terms, projections, batches, teacher_ids=kept)
+    values, _ = total_and_gradient(program, [range(len(LENGTHS))])
+    assert all(value < 1e-9 for name, value in values.items() if name != "hard"), values
+    other = Distilling(student, teacher, terms, projections, batches, teacher_ids=np.roll(kept, 1))
+    assert total_and_gradient(other, [range(len(LENGTHS))])[0]["hidden"] > 1e-3
+    assert program.state() != other.state()

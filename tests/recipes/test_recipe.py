@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from potstill import losses
 from potstill.errors import ModelError, SettingsError
-from potstill.recipes import RECIPES, build_terms, layer_pairs, with_overrides
+from potstill.recipes import RECIPES, build_terms, chosen_layers, layer_pairs, with_overrides
 
 UNSET = {"weights": {}, "epochs": None, "batch_size": None, "learning_rate": None}
 
@@ -127,3 +127,33 @@ def test_a_weight_for_a_term_that_there_is_not_is_never_swallowed():
     assert with_overrides(RECIPES["paper"], **{**UNSET, "weights": {"hard": 0.0}}) == RECIPES["paper"]
     ours = with_overrides(RECIPES["potstill"], **{**UNSET, "weights": {"embedding": 0.5}})
     assert {term.name: term.weight for term in ours.phases[0].terms}["embedding"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("student", "teacher", "choice", "wanted"),
+    [
+        (6, 12, "every-other", (1, 3, 5, 8, 10, 12)),  # as DistilBERT's authors took them: 0, 2, 4, 7, 9, 11
+        (3, 12, "every-other", (1, 7, 12)),
+        (1, 12, "every-other", (1,)),
+        (4, 4, "every-other", (1, 2, 3, 4)),
+        (4, 12, "top", (9, 10, 11, 12)),
+        (4, 12, "bottom", (1, 2, 3, 4)),
+        (4, 12, "ends", (1, 2, 11, 12)),
+        (5, 12, "ends", (1, 2, 3, 11, 12)),
+        (1, 12, "ends", (1,)),
+        (3, 12, (0, 5, 11), (1, 6, 12)),
+    ],
+)
+def test_layers_to_start_from(student, teacher, choice, wanted):
+    assert chosen_layers(student, teacher, choice) == wanted
+
+
+@pytest.mark.parametrize("choice", ["every-other", "top", "bottom", "ends"])
+def test_layers_that_are_not_there(choice):
+    for student in range(1, 13):
+        layers = chosen_layers(student, 12, choice)
+        assert len(set(layers)) == student
+        assert sorted(layers) == list(layers)
+        assert set(layers) <= set(range(1, 13))
+    with pytest.raises(ModelError):
+        chosen_layers(13, 12, choice)

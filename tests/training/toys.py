@@ -5,8 +5,9 @@ import torch
 from tests.small_models import random_encodings, small_model
 from torch import nn
 
+from potstill.data.batching import Batches
 from potstill.recipes import RECIPES, build_terms
-from potstill.recipes.programs import Batches, Distilling, projections_for
+from potstill.recipes.programs import Distilling, projections_for
 from potstill.training import TermValue
 
 

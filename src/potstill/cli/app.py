@@ -13,6 +13,7 @@ from potstill.cli.distill import distill
 from potstill.cli.init import init
 from potstill.cli.pace import one_line
 from potstill.cli.predict import predict
+from potstill.cli.pretrain import pretrain
 from potstill.cli.report import report
 from potstill.cli.sources import sources
 from potstill.errors import PotstillError
@@ -35,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (distill, init, sources, predict, report):
+for _command in (distill, pretrain, init, sources, predict, report):
     app.command()(_command)
 
 

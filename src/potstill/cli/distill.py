@@ -1,17 +1,18 @@
 """`potstill distill`: the main job."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from potstill.cli.output import results, write_json
-from potstill.errors import GateRefused, PotstillError
+from potstill.cli.running import run_shown
+from potstill.errors import GateRefused
 
 if TYPE_CHECKING:
     from potstill.config import Settings
+    from potstill.progress import Reporter
 
 __all__ = ["distill"]
 
@@ -103,7 +104,7 @@ def _run(settings: "Settings", quiet: bool, as_json: bool) -> None:
     folder = Path(settings.run.out)
     with results() as out:
         try:
-            report = _reported(settings, quiet)
+            report = run_shown(lambda reporter: _distill(settings, reporter), folder, quiet=quiet)
         except GateRefused:
             # The result stands, and says why it was refused.
             if as_json and (refused := _refused(folder)) is not None:
@@ -116,25 +117,10 @@ def _run(settings: "Settings", quiet: bool, as_json: bool) -> None:
         out.writelines(f"{line}\n" for line in [*lines, last_line(folder)])
 
 
-def _reported(settings: "Settings", quiet: bool) -> dict[str, Any]:
-    """Run it, shown on standard error and written to the run's log."""
-    from potstill.cli.display import FanOut, display
-    from potstill.cli.logfile import LogFile
+def _distill(settings: "Settings", reporter: "Reporter") -> dict[str, Any]:
+    from potstill import pipeline
 
-    with display(sys.stderr, quiet=quiet) as shown:
-        log = LogFile(Path(settings.run.out) / "log.txt", shown)
-        try:
-            from potstill import pipeline
-
-            return pipeline.distill(settings, FanOut(shown, log))
-        except (PotstillError, KeyboardInterrupt) as error:
-            interrupted = not isinstance(error, PotstillError)
-            if interrupted:
-                shown.note("stopped; the same command goes on from here")
-            log.end("interrupted" if interrupted else f"error: {error}")
-            raise
-        finally:
-            log.close()
+    return pipeline.distill(settings, reporter)
 
 
 def _refused(folder: Path) -> dict[str, Any] | None:

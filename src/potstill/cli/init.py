@@ -13,6 +13,7 @@ __all__ = ["init"]
 
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("potstill.toml"),
+    job: Annotated[str, typer.Option(metavar="NAME", help="The command it is for: distill or pretrain.")] = "distill",
     as_json: Annotated[bool, typer.Option("--json", help="Answer with JSON on standard output.")] = False,
 ) -> None:
     """Write a settings file to start from.
@@ -24,13 +25,17 @@ def init(
       potstill init sst2.toml
     """
     from potstill import storage
-    from potstill.config import commented_settings
+    from potstill.config import PretrainSettings, Settings, commented_settings
 
+    roots: dict[str, type[Settings] | type[PretrainSettings]] = {"distill": Settings, "pretrain": PretrainSettings}
+    if job not in roots:
+        raise SettingsError(f"--job {job}", expected=" or ".join(roots))
+    edited = {"distill": "data.train and teacher.source", "pretrain": "text.sources and model.source"}
     if file.exists():
         raise SettingsError(f"{file} exists", fix="give another name, or remove it first")
-    storage.write_bytes(file, commented_settings().encode())
+    storage.write_bytes(file, commented_settings(roots[job]).encode())
     with results() as out:
         if as_json:
             write_json(out, {"schema_version": 1, "path": str(file)})
         else:
-            out.write(f"{file} written; edit data.train and teacher.source, then: potstill distill {file}\n")
+            out.write(f"{file} written; edit {edited[job]}, then: potstill {job} {file}\n")

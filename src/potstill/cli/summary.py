@@ -6,7 +6,7 @@ from typing import Any
 
 from potstill.cli.pace import duration
 
-__all__ = ["last_line", "plan_lines", "summary_lines"]
+__all__ = ["last_line", "plan_lines", "pretrain_lines", "summary_lines"]
 
 
 def last_line(folder: Path) -> str:
@@ -42,6 +42,25 @@ def summary_lines(report: Mapping[str, Any]) -> list[str]:
 
 def _percent(value: Mapping[str, float]) -> str:
     return f"{100 * value['value']:.1f} % [{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
+
+
+def pretrain_lines(made: Mapping[str, Any]) -> list[str]:
+    """What a pre-training found.
+
+    Args:
+        made: pretrain.json.
+    """
+    judged, model, text = made["held_out"], made["model"], made["text"]
+    lines = [
+        f"model     {model['shape']}, {model['parameters'] / 1e6:.2f} M parameters, {model['model_type']}",
+        f"read      {made['training']['epochs']:.2f} times {text['train']['tokens']:,} tokens",
+        f"held out  loss {judged['loss']:.3f} nats, perplexity {judged['perplexity']:.1f}, "
+        f"{100 * judged['accuracy']:.1f} % right ({judged['places']:,} guesses)",
+        f"by frequency alone: {judged['unigram_entropy']:.3f} nats, {100 * judged['unigram_accuracy']:.1f} % right",
+    ]
+    if (before := made["before"]) is not None:
+        lines.insert(2, f"before    loss {before['loss']:.3f} nats, {100 * before['accuracy']:.1f} % right")
+    return [*lines, f"time      {duration(made['seconds']['total'])}", ""]
 
 
 def plan_lines(plan: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,15 @@ data file and no model; what depends on the data or the teacher is checked by th
 """
 
 from potstill.config.kinds import ExportFormat
-from potstill.config.reading import load_settings
+from potstill.config.pretraining import (
+    MaskingSettings,
+    PretrainRunSettings,
+    PretrainSettings,
+    StartSettings,
+    TextSettings,
+    TrainingSettings,
+)
+from potstill.config.reading import load_settings, read_settings
 from potstill.config.sections import (
     AugmentSettings,
     DataSettings,
@@ -29,12 +37,19 @@ __all__ = [
     "ExportFormat",
     "ExportSettings",
     "GeneralSettings",
+    "MaskingSettings",
+    "PretrainRunSettings",
+    "PretrainSettings",
     "RunSettings",
     "Settings",
+    "StartSettings",
     "StudentSettings",
     "TeacherSettings",
+    "TextSettings",
+    "TrainingSettings",
     "WeightSettings",
     "commented_settings",
     "load_settings",
+    "read_settings",
     "write_settings",
 ]

@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from potstill.config.kinds import Allowed
-from potstill.config.sections import Settings
 
 __all__ = ["allowed_values", "choices", "comment_on", "field_at", "holds_only_text", "nearest_keys", "section_of"]
 
@@ -20,9 +19,9 @@ def section_of(field: FieldInfo) -> type[BaseModel] | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
-def field_at(key: tuple[str, ...]) -> FieldInfo | None:
-    """The field that a dotted key leads to, split at its dots; None where there is none."""
-    model: type[BaseModel] | None = Settings
+def field_at(root: type[BaseModel], key: tuple[str, ...]) -> FieldInfo | None:
+    """The field of `root` that a dotted key leads to, split at its dots; None where there is none."""
+    model: type[BaseModel] | None = root
     field = None
     for name in key:
         field = model.model_fields.get(name) if model is not None else None
@@ -42,12 +41,12 @@ def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from _leaves(section, f"{prefix}{name}.")
 
 
-def nearest_keys(key: str) -> list[str]:
-    """Existing keys, best first, that a key which does not exist may have meant; at most two.
+def nearest_keys(root: type[BaseModel], key: str) -> list[str]:
+    """Existing keys of `root`, best first, that a key which does not exist may have meant; at most two.
 
     A section ends in a dot. The same name in another section comes before a similar name.
     """
-    keys = list(_leaves(Settings))
+    keys = list(_leaves(root))
     section, _, last = key.rpartition(".")
     elsewhere = [one for one in keys if one.rstrip(".").rpartition(".")[2] == last]
     beside = {one.removeprefix(section + "."): one for one in keys if section and one.startswith(section + ".")}

@@ -18,6 +18,7 @@ __all__ = [
     "Source",
     "Sources",
     "Text",
+    "Vocabulary",
 ]
 
 
@@ -42,6 +43,8 @@ def _as_tuple(value: Any) -> Any:
 
 _TUPLE = BeforeValidator(_as_tuple)  # TOML has lists; one text alone is a list of one
 
+_NUMBERS = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+
 Text = Annotated[str, StringConstraints(min_length=1), Allowed("text in quotes, not empty", comment=False)]
 Place = Annotated[
     str,
@@ -62,10 +65,18 @@ Shape = Annotated[
     StringConstraints(pattern=r"^[1-9]\d{0,3}x[1-9]\d{0,5}(x[1-9]\d{0,5}x[1-9]\d{0,3})?$"),
     Allowed("layers x width, as in 4x312, or layers x width x FFN x heads, as in 4x312x1200x12"),
 ]
-Layers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], _TUPLE]
+Layers = Annotated[
+    Literal["every-other", "top", "bottom", "ends"] | Annotated[tuple[Annotated[int, Field(ge=0)], ...], _NUMBERS],
+    Allowed('"every-other", "top", "bottom", "ends" or a list of numbers such as [0, 2, 4, 5]'),
+]
 Assistants = Annotated[
     Literal["none"] | Annotated[tuple[Shape, ...], _TUPLE],
     Allowed('"none" or a list of shapes such as ["6x384"]'),
+]
+
+Vocabulary = Annotated[
+    Literal["full", "used"] | Annotated[int, Field(ge=1)],
+    Allowed('"full", "used" or a number of pieces such as 7000'),
 ]
 
 ExportFormat = Literal["onnx-float32", "onnx-int8", "openvino-float32", "openvino-bfloat16", "openvino-int8"]

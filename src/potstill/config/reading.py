@@ -1,4 +1,4 @@
-"""TOML and `--set` to `Settings`. A wrong key or value ends in one `SettingsError` that says what to do.
+"""TOML and `--set` to settings. A wrong key or value ends in one `SettingsError` that says what to do.
 
 Knows no command line: an override is the text `section.key=value`.
 """
@@ -8,25 +8,33 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from potstill.config.fields import allowed_values, choices, field_at, holds_only_text, nearest_keys, section_of
 from potstill.config.sections import Settings
 from potstill.errors import SettingsError
 
-__all__ = ["load_settings"]
+__all__ = ["load_settings", "read_settings"]
+
+Root = TypeVar("Root", bound=BaseModel)
 
 
 def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> Settings:
-    """Read a settings file, apply overrides in their order, and validate.
+    """The settings of the main job, as `read_settings` reads them."""
+    return read_settings(Settings, path, overrides)
+
+
+def read_settings(root: type[Root], path: Path | None, overrides: Sequence[str] = ()) -> Root:
+    """Read a settings file, apply overrides in their order, and validate as `root`.
 
     Paths in the file are relative to the current directory, not to the file: a file and the same keys given with
     `--set` mean the same. `run.name` left out is the file's name, `run.out` left out is `runs/` and the name.
 
     Args:
+        root: What the file holds: a model whose fields are sections, one of them `run`.
         path: A TOML file; None starts from the defaults alone.
         overrides: `section.key=value` each. The value is TOML; where it is not, it is text as it stands, so that
             quotes are not needed. An empty value takes the key out, so that its default holds.
@@ -36,15 +44,15 @@ def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> Settings:
     """
     raw = {} if path is None else _read_toml(path)
     for text in overrides:
-        _override(raw, text)
+        _override(root, raw, text)
     _name_run(raw, path)
-    for name, field in Settings.model_fields.items():
+    for name, field in root.model_fields.items():
         if field.is_required():
             raw.setdefault(name, {})  # so that what is missing is the key, not the section
     try:
-        return Settings.model_validate(raw)
+        return root.model_validate(raw)
     except ValidationError as error:
-        raise _explain(error, raw) from None
+        raise _explain(root, error, raw) from None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -64,13 +72,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _override(raw: dict[str, Any], text: str) -> None:
+def _override(root: type[BaseModel], raw: dict[str, Any], text: str) -> None:
     key, equals, value = text.partition("=")
     names = tuple(name.strip() for name in key.split("."))
     if not equals or not all(names):
         raise SettingsError(f"--set {text}", expected="section.key=value, as in --set teacher.epochs=3")
-    if not value.strip() and field_at(names) is None:
-        got, expected, fix = _unknown(names)
+    if not value.strip() and field_at(root, names) is None:
+        got, expected, fix = _unknown(root, names)
         raise SettingsError(got, expected=expected, fix=fix)
     section = raw
     for name in names[:-1]:
@@ -78,13 +86,13 @@ def _override(raw: dict[str, Any], text: str) -> None:
         if not isinstance(section, dict):
             raise SettingsError(f"--set {text}: {name} holds a value", expected="a section")
     if value.strip():
-        section[names[-1]] = _parse(names, value.strip())
+        section[names[-1]] = _parse(root, names, value.strip())
     else:
         section.pop(names[-1], None)
 
 
-def _parse(names: tuple[str, ...], value: str) -> Any:
-    field = field_at(names)
+def _parse(root: type[BaseModel], names: tuple[str, ...], value: str) -> Any:
+    field = field_at(root, names)
     if field is not None and holds_only_text(field) and value[0] not in "\"'":
         return value
     try:
@@ -111,15 +119,15 @@ def _name_run(raw: dict[str, Any], path: Path | None) -> None:
         run["out"] = f"runs/{run['name']}"
 
 
-def _explain(error: ValidationError, raw: Mapping[str, Any]) -> SettingsError:
+def _explain(root: type[BaseModel], error: ValidationError, raw: Mapping[str, Any]) -> SettingsError:
     """One error out of many: an unknown key first, since it often is why another is missing."""
     problems: dict[tuple[str, ...], str] = {}
     for item in error.errors(include_url=False, include_context=False):
-        problems.setdefault(_key_of(item["loc"], unknown=item["type"] == "extra_forbidden"), item["type"])
+        problems.setdefault(_key_of(root, item["loc"], unknown=item["type"] == "extra_forbidden"), item["type"])
     key = next((key for key, kind in problems.items() if kind == "extra_forbidden"), next(iter(problems)))
-    field = field_at(key)
+    field = field_at(root, key)
     if field is None:
-        got, expected, fix = _unknown(key)
+        got, expected, fix = _unknown(root, key)
     elif problems[key] == "missing":
         got, expected, fix = _missing(key, field)
     else:
@@ -130,23 +138,23 @@ def _explain(error: ValidationError, raw: Mapping[str, Any]) -> SettingsError:
     return SettingsError(got, expected=expected, fix=fix)
 
 
-def _key_of(place: tuple[int | str, ...], *, unknown: bool) -> tuple[str, ...]:
+def _key_of(root: type[BaseModel], place: tuple[int | str, ...], *, unknown: bool) -> tuple[str, ...]:
     """A pydantic location without the indices and union members that follow the key."""
     key: list[str] = []
     for part in place:
         name = str(part)
-        if field_at((*key, name)) is None:
+        if field_at(root, (*key, name)) is None:
             return (*key, name) if unknown else tuple(key)
         key.append(name)
     return tuple(key)
 
 
-def _unknown(key: tuple[str, ...]) -> tuple[str, str | None, str | None]:
-    near = [f"[{one.rstrip('.')}]" if one.endswith(".") else one for one in nearest_keys(".".join(key))]
+def _unknown(root: type[BaseModel], key: tuple[str, ...]) -> tuple[str, str | None, str | None]:
+    near = [f"[{one.rstrip('.')}]" if one.endswith(".") else one for one in nearest_keys(root, ".".join(key))]
     if near:
         return f"unknown key {'.'.join(key)}", None, f"did you mean {' or '.join(near)}?"
-    parent = field_at(key[:-1])
-    model = (section_of(parent) if parent is not None else None) or Settings
+    parent = field_at(root, key[:-1])
+    model = (section_of(parent) if parent is not None else None) or root
     return f"unknown key {'.'.join(key)}", "one of " + ", ".join(model.model_fields), None
 
 

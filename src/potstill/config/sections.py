@@ -9,7 +9,18 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from potstill.config.kinds import EXPORT_FORMATS, Assistants, ExportFormats, Layers, Place, Shape, Source, Sources, Text
+from potstill.config.kinds import (
+    EXPORT_FORMATS,
+    Assistants,
+    ExportFormats,
+    Layers,
+    Place,
+    Shape,
+    Source,
+    Sources,
+    Text,
+    Vocabulary,
+)
 from potstill.errors import SettingsError
 
 __all__ = [
@@ -20,6 +31,7 @@ __all__ = [
     "ExportSettings",
     "GeneralSettings",
     "RunSettings",
+    "Section",
     "Settings",
     "StudentSettings",
     "TeacherSettings",
@@ -27,11 +39,13 @@ __all__ = [
 ]
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """Frozen, strict, and closed to unknown keys."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class DataSettings(_Section):
+class DataSettings(Section):
     """What is learned from, and how its files are read."""
 
     train: Source = Field(description="Labelled examples to learn from.", examples=["train.tsv"])
@@ -118,7 +132,7 @@ class DataSettings(_Section):
         return self
 
 
-class TeacherSettings(_Section):
+class TeacherSettings(Section):
     """The model that is distilled."""
 
     source: Source = Field(
@@ -145,7 +159,7 @@ class TeacherSettings(_Section):
     )
 
 
-class StudentSettings(_Section):
+class StudentSettings(Section):
     """The model that is made."""
 
     shape: Shape = Field(
@@ -159,13 +173,20 @@ class StudentSettings(_Section):
     )
     layers: Layers | None = Field(
         default=None,
-        description="The teacher's layers (from 0) that the student starts from, one for each of its own; not set: "
-        "spread evenly.",
+        description="The teacher's layers that the student starts from, and that teach it: every other from the first "
+        "to the last, the top, the bottom, both ends, or a list (from 0), one for each of its own; not set: by "
+        "distill.mapping.",
         examples=[[0, 2, 4, 5]],
     )
     assistants: Assistants = Field(
         default="none",
         description="Models between teacher and student, largest first, each distilled from the one above.",
+    )
+
+    vocabulary: Vocabulary = Field(
+        default="full",
+        description="The teacher's pieces of words that the student keeps: all, those that the training texts use, or "
+        "the most frequent so many of these. Other words are read in smaller pieces.",
     )
 
     @model_validator(mode="after")
@@ -179,7 +200,7 @@ class StudentSettings(_Section):
                 fix=f'did you mean "{near[0]}"? A model of that name is written ./{self.start} or hub:{self.start}',
             )
         count = int(self.shape.split("x")[0])
-        if self.layers is not None and len(self.layers) != count:
+        if isinstance(self.layers, tuple) and len(self.layers) != count:
             raise SettingsError(
                 f"student.layers names {len(self.layers)} layers",
                 expected=f"{count}, one for each layer of student.shape = {self.shape}",
@@ -187,7 +208,7 @@ class StudentSettings(_Section):
         return self
 
 
-class GeneralSettings(_Section):
+class GeneralSettings(Section):
     """Distillation on plain text, before the task. The stage is absent where there are no texts."""
 
     texts: Sources = Field(default=(), description="Plain text to learn from; an empty list leaves the stage out.")
@@ -209,7 +230,7 @@ class GeneralSettings(_Section):
     )
 
 
-class AugmentSettings(_Section):
+class AugmentSettings(Section):
     """More texts, made from the training texts by replacing words."""
 
     method: Literal["auto", "none", "masked-lm", "glove", "embeddings"] = Field(
@@ -242,7 +263,7 @@ class AugmentSettings(_Section):
         return self
 
 
-class WeightSettings(_Section):
+class WeightSettings(Section):
     """Weight of each loss term; not set: the mode's own; 0 leaves the term out."""
 
     embedding: float | None = Field(
@@ -262,7 +283,7 @@ class WeightSettings(_Section):
         return self
 
 
-class DistillSettings(_Section):
+class DistillSettings(Section):
     """What the student is taught, and how."""
 
     mode: Literal["potstill", "paper", "reference"] = Field(
@@ -291,7 +312,7 @@ class DistillSettings(_Section):
     )
 
 
-class EvaluateSettings(_Section):
+class EvaluateSettings(Section):
     """What the student is measured against."""
 
     baseline: Source | None = Field(
@@ -304,7 +325,7 @@ class EvaluateSettings(_Section):
     tfidf: bool = Field(default=True, description="Also fit TF-IDF with logistic regression.")
 
 
-class ExportSettings(_Section):
+class ExportSettings(Section):
     """The forms in which the student is handed out."""
 
     formats: ExportFormats = Field(
@@ -325,7 +346,7 @@ class ExportSettings(_Section):
         return self
 
 
-class RunSettings(_Section):
+class RunSettings(Section):
     """Where the run stands, and what it may use."""
 
     out: Place = Field(
@@ -346,7 +367,7 @@ class RunSettings(_Section):
     checkpoint_minutes: float = Field(default=2.0, gt=0, description="Minutes between two checkpoints.")
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything that decides what a run does. `data.train` and `teacher.source` have no default."""
 
     data: DataSettings

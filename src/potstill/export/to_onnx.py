@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from potstill.errors import ModelError
 from potstill.export.traceable import LogitsOnly, quiet, sample_inputs
-from potstill.models.teacher import longest_input
+from potstill.models.loading import longest_input
 
 __all__ = ["OPSET", "to_onnx"]
 

@@ -12,6 +12,7 @@ from potstill.losses.logits import (
     soft_cross_entropy,
     soft_cross_entropy_reference,
 )
+from potstill.losses.words import word_cross_entropy
 
 __all__ = [
     "attention_mse",
@@ -23,4 +24,5 @@ __all__ = [
     "logits_mse",
     "soft_cross_entropy",
     "soft_cross_entropy_reference",
+    "word_cross_entropy",
 ]

@@ -3,7 +3,7 @@
 One literal table; adding an architecture is adding a row. Knows modules, not losses or tasks.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -16,7 +16,11 @@ __all__ = ["ANATOMIES", "Anatomy", "EncoderParts", "LayerParts", "encoder_parts"
 
 @dataclass(frozen=True)
 class Anatomy:
-    """Dotted names of the parts: below the encoder for the first group, below one layer for the second."""
+    """Dotted names of the parts: below the encoder for the first group, below one layer for the second.
+
+    `masked_lm_head` names the modules, below `transformers`' masked-LM class, that make scores of words out of the last
+    hidden states, in the order in which they are applied.
+    """
 
     embeddings: str
     embedding_norm: str
@@ -34,6 +38,7 @@ class Anatomy:
     position: str = "embeddings.position_embeddings"
     token_type: str | None = "embeddings.token_type_embeddings"
     relative_bias: str | None = None
+    masked_lm_head: tuple[str, ...] = ("cls",)
 
 
 _BERT = Anatomy(
@@ -52,10 +57,10 @@ _BERT = Anatomy(
 
 ANATOMIES: dict[str, Anatomy] = {
     "bert": _BERT,
-    "roberta": _BERT,
-    "xlm-roberta": _BERT,
-    "camembert": _BERT,
-    "electra": _BERT,
+    "roberta": replace(_BERT, masked_lm_head=("lm_head",)),
+    "xlm-roberta": replace(_BERT, masked_lm_head=("lm_head",)),
+    "camembert": replace(_BERT, masked_lm_head=("lm_head",)),
+    "electra": replace(_BERT, masked_lm_head=("generator_predictions", "generator_lm_head")),
     "mpnet": Anatomy(
         embeddings="embeddings",
         embedding_norm="embeddings.LayerNorm",
@@ -70,6 +75,7 @@ ANATOMIES: dict[str, Anatomy] = {
         ffn_norm="output.LayerNorm",
         token_type=None,
         relative_bias="encoder.relative_attention_bias",
+        masked_lm_head=("lm_head",),
     ),
     "distilbert": Anatomy(
         embeddings="embeddings",
@@ -84,6 +90,7 @@ ANATOMIES: dict[str, Anatomy] = {
         ffn_out="ffn.lin2",
         ffn_norm="output_layer_norm",
         token_type=None,
+        masked_lm_head=("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector"),
     ),
 }
 """By `config.model_type`."""

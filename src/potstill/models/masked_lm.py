@@ -1,47 +1,65 @@
-"""A masked LM as a proposer of words, where the checkpoint really has the head. No head is ever invented.
+"""Masked LMs: loading one, its head on chosen places alone, and proposing words with it.
 
-TinyBERT's released code feeds *masked sentence [SEP] original sentence*, so that what is proposed fits the meaning; so
-do we. Calls are batched by length.
+A checkpoint without a head has none: nothing is proposed by a head that was never trained. TinyBERT's released code
+feeds *masked sentence [SEP] original sentence*, so that what is proposed fits the meaning; so do we.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from tokenizers import Tokenizer
+from torch import Tensor
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
+from potstill.data.masking import MaskVocabulary
 from potstill.errors import ModelError
-from potstill.models.teacher import longest_input, read_config
+from potstill.models.anatomy import ANATOMIES
+from potstill.models.loading import load_model, longest_input, read_config
 
-__all__ = ["MaskedLMProposer", "has_masked_lm_head"]
+__all__ = ["MaskedLMProposer", "has_masked_lm_head", "load_masked_lm", "word_logits"]
 
 _MARKS = ("Ġ", "▁")
 """How byte-level BPE and Unigram mark the piece that begins a word."""
 
 
-def _load(folder: Path) -> tuple[PreTrainedModel, list[str]]:
-    config = read_config(folder)
-    with torch.random.fork_rng():  # what is missing is drawn, then refused
-        try:
-            model, info = AutoModelForMaskedLM.from_pretrained(
-                folder,
-                config=config,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-                dtype=torch.float32,
-            )
-        except (OSError, RuntimeError, ValueError, SafetensorError) as error:
-            raise ModelError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}") from error
-    return model.eval(), sorted(info["missing_keys"])
-
-
 def has_masked_lm_head(folder: Path) -> bool:
     """Whether the checkpoint holds the weights of a masked-LM head."""
-    return not _load(folder)[1]
+    with torch.random.fork_rng():  # what is missing is drawn, and thrown away
+        return not load_model(AutoModelForMaskedLM, folder, read_config(folder), torch.float32)[1]
+
+
+def load_masked_lm(folder: Path, *, seed: int | None = None) -> PreTrainedModel:
+    """A masked LM, float32, eval mode.
+
+    Args:
+        folder: A model's folder.
+        seed: Of a fresh head, tied to the word embeddings, that is put on an encoder without one in order to train it.
+            None: the head must be there.
+
+    Raises:
+        ModelError: No encoder, or no masked-LM head where one must be there.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed or 0)
+        model, missing = load_model(AutoModelForMaskedLM, folder, read_config(folder), torch.float32)
+    if missing and seed is None:
+        raise ModelError(
+            f"{folder} has no masked-LM head ({missing[0]} is missing)",
+            fix="choose another augment.method, or train a head: potstill pretrain --objective masked",
+        )
+    return model
+
+
+def word_logits(model: PreTrainedModel, hidden: Tensor) -> Tensor:
+    """Scores of all V words at chosen places: `hidden` (n, H), last hidden states, to (n, V).
+
+    What the model's own forward pass computes, at these places alone: the head costs as much as a layer or two, and
+    masked-LM training needs it at 15 % of the places.
+    """
+    for name in ANATOMIES[model.config.model_type].masked_lm_head:
+        hidden = model.get_submodule(name)(hidden)
+    return hidden
 
 
 class MaskedLMProposer:
@@ -60,11 +78,8 @@ class MaskedLMProposer:
         self.model, self.tokenizer = model, tokenizer
         self.candidates, self.batch_size = candidates, batch_size
         tokenizer.no_padding()
-        mask = next((t for t in ("[MASK]", "<mask>") if tokenizer.token_to_id(t) is not None), None)
-        if mask is None:
-            raise ModelError("a tokenizer without a mask token", expected="[MASK] or <mask>")
-        self.mask = mask
-        self.mask_id = int(tokenizer.token_to_id(mask))  # type: ignore[arg-type]
+        self.mask_id = MaskVocabulary.of(tokenizer).mask_token_id
+        self.mask = str(tokenizer.id_to_token(self.mask_id))
         self.marked = any(piece.startswith(_MARKS) for piece in tokenizer.get_vocab())
         tokenizer.enable_truncation(longest_input(model.config))
 
@@ -75,12 +90,7 @@ class MaskedLMProposer:
         Raises:
             ModelError: The checkpoint has no masked-LM head.
         """
-        model, missing = _load(folder)
-        if missing:
-            raise ModelError(
-                f"{folder} has no masked-LM head ({missing[0]} is missing)", fix="choose another augment.method"
-            )
-        return cls(model, Tokenizer.from_file(str(folder / "tokenizer.json")), candidates=candidates)
+        return cls(load_masked_lm(folder), Tokenizer.from_file(str(folder / "tokenizer.json")), candidates=candidates)
 
     @torch.inference_mode()
     def propose(self, sentences: Sequence[Sequence[str]], positions: Sequence[int]) -> list[list[str]]:

@@ -6,6 +6,7 @@ The result is always a plain `transformers` model. Knows no loss and no data (sh
 import copy
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
@@ -89,13 +90,22 @@ def student_config(teacher: PretrainedConfig, shape: Shape) -> PretrainedConfig:
     return config
 
 
-def random_student(teacher: PretrainedConfig, shape: Shape, *, seed: int) -> PreTrainedModel:
-    """A student at random, N(0, 0.02): the paper's way. float32, eval mode."""
+def random_student(
+    teacher: PretrainedConfig, shape: Shape, *, seed: int, kind: Any = AutoModelForSequenceClassification
+) -> PreTrainedModel:
+    """A student at random, N(0, 0.02): the paper's way. float32, eval mode.
+
+    Args:
+        teacher: Whose architecture, positions and vocabulary it has.
+        shape: Its own.
+        seed: Of its weights.
+        kind: An Auto class of `transformers`.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         config = student_config(teacher, shape)
         config._attn_implementation = "eager"
-        model: PreTrainedModel = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
+        model: PreTrainedModel = kind.from_config(config, dtype=torch.float32)
     model.eval()
     return model
 

@@ -1,56 +1,18 @@
-"""Loading a model that classifies, or that can be taught to; checks before any work. Knows no data and no loss."""
+"""Loading a model that classifies, or that can be taught to, with its answers in the data's order. Knows no loss."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
+from transformers import AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
 
 from potstill.data.labels import match_labels
 from potstill.errors import ModelError
-from potstill.models.anatomy import ANATOMIES
+from potstill.models.loading import load_model, read_config
 
 _HEAD = ("pre_classifier", "classifier")
 
-__all__ = ["check_encoder", "has_classifier", "load_classifier", "longest_input", "read_config"]
-
-
-def read_config(folder: Path) -> PretrainedConfig:
-    """The model's config, after it was checked to be an encoder that Potstill knows.
-
-    Raises:
-        ModelError: No config, a decoder, or an architecture without a row in `ANATOMIES`.
-    """
-    try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, TypeError, KeyError, StrictDataclassError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[-1].strip()
-        raise ModelError(f"{folder} holds no model that transformers knows: {reason}") from error
-    known = ", ".join(sorted(ANATOMIES))
-    if getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False):
-        raise ModelError(f"{folder} is a {config.model_type!r} with a decoder", expected=f"an encoder: {known}")
-    if config.model_type not in ANATOMIES:
-        raise ModelError(f"{folder} is of type {config.model_type!r}", expected=f"an encoder: {known}")
-    for name in ("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings", "vocab_size"):
-        value = getattr(config, name, None)
-        if not isinstance(value, int) or value < 1:
-            raise ModelError(f"{folder}: {name} is {value!r} in its config.json", expected="a whole number from 1")
-    if config.hidden_size % config.num_attention_heads:
-        raise ModelError(
-            f"{folder}: a width of {config.hidden_size} with {config.num_attention_heads} heads",
-            expected="a width that the heads divide",
-        )
-    return config
-
-
-def longest_input(config: PretrainedConfig) -> int:
-    """The longest input in tokens: the position table, less the places that RoBERTa-like models leave unused."""
-    positions = int(config.max_position_embeddings)
-    shifted = config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet")
-    return positions - 2 if shifted else positions
+__all__ = ["has_classifier", "load_classifier"]
 
 
 def has_classifier(folder: Path) -> bool:
@@ -62,50 +24,7 @@ def has_classifier(folder: Path) -> bool:
 def _load(
     folder: Path, config: PretrainedConfig, dtype: torch.dtype, *, new_head: bool = False
 ) -> tuple[PreTrainedModel, list[str]]:
-    """A classifier in eval mode, and the names of weights between encoder and logits that the folder lacks."""
-    # The attention kernel is chosen later, by length; "eager" is what every architecture has.
-    try:
-        model, info = AutoModelForSequenceClassification.from_pretrained(
-            folder,
-            config=config,
-            dtype=dtype,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=new_head,  # a head of other classes is replaced; the encoder is checked below
-            attn_implementation="eager",
-        )
-    except (OSError, RuntimeError, ValueError, KeyError, SafetensorError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{folder} cannot be loaded: {reason}", fix="check its config.json and weights") from error
-    if not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters()):
-        raise ModelError(f"{folder} holds weights that are NaN or infinite", fix="fetch or train the model again")
-    _check_all_used(folder, [str(name) for name in info.get("unexpected_keys", ())])
-    missing = sorted(info["missing_keys"])
-    mismatched = sorted(str(key[0]) for key in info.get("mismatched_keys", []))
-    encoder = [name for name in missing if name.startswith(f"{model.base_model_prefix}.") and ".pooler." not in name]
-    encoder += [name for name in mismatched if name.split(".")[0] not in _HEAD]
-    if encoder:
-        raise ModelError(f"{folder} lacks weights of its encoder: {', '.join(encoder[:3])}")
-    return model.eval(), missing
-
-
-def check_encoder(folder: Path) -> None:
-    """Raise `ModelError` unless the folder's encoder can be loaded: its weights are there, whole and fit its config."""
-    with torch.random.fork_rng():
-        _load(folder, read_config(folder), torch.float32, new_head=True)
-
-
-def _check_all_used(folder: Path, unused: Sequence[str]) -> None:
-    """A config of fewer layers than the weights hold would cut the model without a word."""
-    layers = sorted(name for name in unused if re.search(r"(^|\.)layers?\.\d+\.", name))
-    if layers:
-        raise ModelError(
-            f"{folder} holds weights that its config.json has no place for ({layers[0]})",
-            expected="as many layers in both",
-            fix="correct num_hidden_layers in its config.json",
-        )
+    return load_model(AutoModelForSequenceClassification, folder, config, dtype, new_head=new_head)
 
 
 def load_classifier(

@@ -27,11 +27,13 @@ from potstill.metrics import (
     gap_closed,
     paired_retention,
 )
+from potstill.models.loading import read_config
 from potstill.models.student import Shape
-from potstill.models.teacher import read_config
-from potstill.pipeline.job import Job, model_facts
+from potstill.pipeline.inputs import model_facts
+from potstill.pipeline.job import Job
 from potstill.pipeline.prepare import source_rows
 from potstill.pipeline.results import read_split, task_facts
+from potstill.pipeline.vocabulary import vocabulary_facts
 from potstill.storage import read_json
 from potstill.tasks import Classification
 
@@ -177,7 +179,7 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     for role in ("teacher", "student"):
         folder = done[role] / "model"
         report[role] = {**_model_block(folder), **_origin(job, role), **scores.block(predicted[role])}
-    report["student"]["start"] = job.way
+    report["student"] |= {"start": job.way, "vocabulary": vocabulary_facts(done)}
     report |= _compared(scores, predicted)
     report["size_ratio"] = report["teacher"]["parameters"] / report["student"]["parameters"]
     report["baselines"] = _baselines(job, done, scores, predicted)

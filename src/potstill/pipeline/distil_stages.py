@@ -16,8 +16,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import UNLABELLED, Examples
+from potstill.models.forward import forward_inputs, run_logits
 from potstill.models.precision import held
 from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student
@@ -29,14 +31,14 @@ from potstill.pipeline.run import Context
 from potstill.pipeline.teach import (
     dev_accuracy,
     encode_examples,
-    phase_facts,
-    run_training,
     save_model,
     set_dropout,
     task_encoder,
 )
+from potstill.pipeline.training import phase_facts, run_training
+from potstill.pipeline.vocabulary import pruned, teacher_ids
 from potstill.recipes import Phase, build_terms, layer_pairs
-from potstill.recipes.programs import Batches, Distilling, forward_inputs, projections_for, run_logits
+from potstill.recipes.programs import Distilling, projections_for
 from potstill.storage import atomic_folder, read_manifest, write_json
 from potstill.training import LossTerm, Schedule
 
@@ -94,25 +96,29 @@ def _save_start(context: Context, model: PreTrainedModel, basis: Tensor | None, 
 
 def start_stage(context: Context, job: Job, above: str) -> None:
     """The student before any step: shrunk from the model above it, from its layers, at random, or another model."""
-    folder, labels, seed = context.done[above], labels_of(context), job.settings.run.seed
+    model, basis, tokenizer = _started(context, job, context.done[above])
+    model, tokenizer = pruned(context, model, tokenizer)
+    _save_start(context, model, basis, tokenizer)
+
+
+def _started(context: Context, job: Job, folder: Path) -> tuple[PreTrainedModel, Tensor | None, Path]:
+    """The model, the basis where it was shrunk, and the folder of its tokenizer."""
+    labels, seed = labels_of(context), job.settings.run.seed
     if job.way == "model":
         assert job.start is not None
         source = job.start.paths[0]
         fresh = not has_classifier(source)
-        _save_start(context, load_classifier(source, labels, new_head=fresh, seed=seed), None, source)
-        return
-    teacher = model_of(context, folder)
-    basis = None
+        return load_classifier(source, labels, new_head=fresh, seed=seed), None, source
+    teacher, own = model_of(context, folder), folder / "model"
     if job.way == "random":
-        model = random_student(teacher.config, job.shape, seed=seed)
-    elif job.way == "layers":
-        model = layers_student(teacher, _source_layers(job, job.shape, Shape.of(teacher.config)))
-    else:
-        encoder = task_encoder(job, folder / "model", length_of(context))
-        train = split_of(context, "train")
-        held(teacher, job.settings.distill.precision)
-        model, basis = _shrunk(context, job, teacher, job.shape, encoder.encode(train.texts, train.pairs))
-    _save_start(context, model, basis, folder / "model")
+        return random_student(teacher.config, job.shape, seed=seed), None, own
+    if job.way == "layers":
+        return layers_student(teacher, _source_layers(job, job.shape, Shape.of(teacher.config))), None, own
+    train = split_of(context, "train")
+    held(teacher, job.settings.distill.precision)
+    encodings = task_encoder(job, own, length_of(context)).encode(train.texts, train.pairs)
+    model, basis = _shrunk(context, job, teacher, job.shape, encodings)
+    return model, basis, own
 
 
 def _training_texts(context: Context, *, augmented: bool) -> Examples:
@@ -176,11 +182,12 @@ def _run_phase(
         projections,
         Batches(encodings, labels, ids, phase.batch_size, settings.run.seed),
         logits if phase.augmented else None,
+        teacher_ids(context, student),
     )
     try:
         result, schedule = run_training(
             context,
-            job,
+            job.conditions,
             program,
             stage=stage,
             phase=phase.name,

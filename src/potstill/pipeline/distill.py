@@ -1,28 +1,24 @@
 """The main job: the run from settings to report."""
 
-import contextlib
-import logging
-import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 from potstill.config import Settings, write_settings
 from potstill.errors import GateRefused
 from potstill.metrics import Metric, beats_majority, majority_share
 from potstill.pipeline.assemble import assemble, refused_report
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.job import Job, prepare_job, threads
+from potstill.pipeline.inputs import threads
+from potstill.pipeline.job import Job, prepare_job
 from potstill.pipeline.publish import publish, published
 from potstill.pipeline.results import read_split
-from potstill.pipeline.run import Run
+from potstill.pipeline.run import Run, opened
 from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT, Reporter
-from potstill.storage import check_run_folder, ensure_space, lock, read_json
+from potstill.storage import ensure_space, read_json
 
 __all__ = ["disk_bytes", "distill", "reserve_seconds", "short_budget"]
 
@@ -46,14 +42,12 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
         KeyboardInterrupt: After the state was saved; the same call goes on.
     """
     out = Path(settings.run.out)
-    check_run_folder(out)
-    with lock(out), _quiet_libraries():
+    with opened(out, "data"):
         job = prepare_job(settings, report)
         ensure_space(out, disk_bytes(job))
         if (short := short_budget(job)) is not None:
             report.warn(short)
-        _remove_halves(out)
-        torch.set_num_threads(threads(job))
+        torch.set_num_threads(threads(job.settings.run))
         run = Run(out, report)
         budget = Budget(
             None if settings.run.budget is None else settings.run.budget * 60,
@@ -71,7 +65,7 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
             if stage.name == "teacher-check":
                 _require_teacher(job, run)
         shutil.rmtree(out / "scratch", ignore_errors=True)
-        made = assemble(job, run.done, run.seconds, threads(job))
+        made = assemble(job, run.done, run.seconds, threads(job.settings.run))
         if not run.worked and (before := published(made, out)) is not None:
             return before
         return publish(made, run.done["export"] / "student", out)
@@ -128,26 +122,6 @@ def _require_teacher(job: Job, run: Run) -> None:
             f"the budget of {job.settings.run.budget:g} minutes left its fine-tuning {tuned['epochs']:.2g} of "
             f"{job.settings.teacher.epochs} epochs: allow more, or give a teacher that is fine-tuned"
         )
-    made = refused_report(job, run.done, run.seconds, threads(job), dev, reason)
+    made = refused_report(job, run.done, run.seconds, threads(job.settings.run), dev, reason)
     publish(made, None, run.out)
     raise GateRefused(reason, expected="2 points more, lower bound against majority", fix=fix)
-
-
-def _remove_halves(out: Path) -> None:
-    """Remove what a process that was killed while it wrote a result left; the lock is held."""
-    for half in (*(out / "stages").glob(".*.tmp-*"), *out.glob(".student.tmp-*")):
-        shutil.rmtree(half, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _quiet_libraries() -> Iterator[None]:
-    """Progress and warnings are Potstill's to show; others' bars and notices would stand in between."""
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    logging.getLogger("nncf").setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        transformers.logging.set_verbosity(level)

@@ -1,29 +1,32 @@
 """What a run works on, resolved before any work: sources, the teacher's config, the student's shape, the recipe."""
 
 import importlib.util
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+from tokenizers import Tokenizer
 from transformers import PretrainedConfig
 
 from potstill.config import Settings
 from potstill.data.encoding import TextEncoder
+from potstill.data.pruning import kept_pieces
 from potstill.data.schema import Columns
 from potstill.data.sources import Source, resolve_data, resolve_model
-from potstill.data.tables import read_texts
 from potstill.errors import DataError, ModelError, SettingsError, SourceError
+from potstill.models.loading import longest_input
 from potstill.models.masked_lm import has_masked_lm_head
 from potstill.models.student import Shape
-from potstill.models.teacher import check_encoder, has_classifier, longest_input, read_config
+from potstill.models.teacher import has_classifier
+from potstill.pipeline.inputs import check_texts, checked_model
+from potstill.pipeline.training import Conditions
 from potstill.progress import Reporter
-from potstill.recipes import RECIPES, Recipe, with_overrides
+from potstill.recipes import RECIPES, Recipe, chosen_layers, with_overrides
 from potstill.storage import digest_file, read_json
 
-__all__ = ["Job", "is_trained", "model_facts", "plain_texts", "prepare_job", "threads"]
+__all__ = ["Job", "is_trained", "prepare_job"]
 
 STARTS = ("shrunk", "layers", "random")
 
@@ -64,9 +67,16 @@ class Job:
 
     @property
     def layers(self) -> tuple[int, ...] | None:
-        """Teacher layers (1-based) of the student's, where the settings name them; they also say which teach which."""
+        """Layers (1-based) of the model above the student, where the settings name them; they say which teach which."""
         named = self.settings.student.layers
-        return None if named is None else tuple(layer + 1 for layer in named)
+        above = self.assistants[-1] if self.assistants else Shape.of(self.config)
+        return None if named is None else chosen_layers(self.shape.layers, above.layers, named)
+
+    @property
+    def conditions(self) -> Conditions:
+        """Of its trainings."""
+        run = self.settings.run
+        return Conditions(run.seed, self.settings.distill.precision, 60 * run.checkpoint_minutes)
 
     @property
     def copies(self) -> int:
@@ -95,26 +105,27 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     _check_roles(data)
     columns = _columns(settings, data["train"])
     teacher = resolve_model(settings.teacher.source, report=report)
-    config = _checked_model(teacher)
+    config = checked_model(teacher)
     _check_windows(settings, teacher, config)
     shape = Shape.parse(settings.student.shape, teacher_heads=int(config.num_attention_heads))
     start = None
     if settings.student.start is not None and settings.student.start not in STARTS:
         start = resolve_model(settings.student.start, report=report)
-        shape = Shape.of(_checked_model(start))
+        shape = Shape.of(checked_model(start))
         _same_tokenizer(start.paths[0], teacher.paths[0])
     baseline = None
     if settings.evaluate.baseline is not None:
         baseline = resolve_model(settings.evaluate.baseline, report=report)
-        _checked_model(baseline)
+        checked_model(baseline)
     recipe = _recipe(settings)
     way = "model" if start is not None else settings.student.start or recipe.start
     assistants = _assistants(settings, Shape.of(config))
     _check_shapes(settings, (Shape.of(config), *assistants, shape), way, recipe)
     _check_extras(settings)
+    _check_vocabulary(settings, teacher)
     _check_augmenting(settings, teacher)
     texts = tuple(resolve_data(name, report=report) for name in settings.general.texts)
-    _check_texts(texts, report)
+    check_texts(texts, "general.texts", report)
     return Job(
         settings=settings,
         data=data,
@@ -135,33 +146,6 @@ def is_trained(job: Job) -> bool:
     """Whether the teacher is a classifier that is taken as it is."""
     named = job.settings.teacher.trained
     return has_classifier(job.teacher.paths[0]) if named == "auto" else named
-
-
-def threads(job: Job) -> int:
-    """Threads of trainings and engines: as set, or every core that this process may use."""
-    if job.settings.run.threads is not None:
-        return job.settings.run.threads
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def plain_texts(sources: Sequence[Source], report: Reporter) -> Iterator[str]:
-    """The texts of plain sources, one by one, each source read as it declares."""
-    for source in sources:
-        yield from read_texts(source.paths, format=source.format, column=source.columns.get("text"), report=report)
-
-
-def _checked_model(source: Source) -> PretrainedConfig:
-    """The config of a model that is an encoder with a tokenizer that can be read."""
-    config = read_config(source.paths[0])
-    encoder = TextEncoder.from_folder(source.paths[0], max_length=longest_input(config))
-    if encoder.tokenizer.get_vocab_size() > config.vocab_size:
-        raise ModelError(
-            f"{source.name}: a tokenizer of {encoder.tokenizer.get_vocab_size():,} pieces",
-            expected=f"at most the {config.vocab_size:,} of the model's vocab_size",
-            fix="give the tokenizer that belongs to the model",
-        )
-    check_encoder(source.paths[0])
-    return config
 
 
 def _same_tokenizer(student: Path, teacher: Path) -> None:
@@ -192,15 +176,23 @@ def _check_augmenting(settings: Settings, teacher: Source) -> None:
         raise ModelError(f"{teacher.name} has no masked-LM head", fix="choose another augment.method")
 
 
-def _check_texts(sources: Sequence[Source], report: Reporter) -> None:
-    for source in sources:
-        try:
-            first = next(plain_texts([source], report), None)
-        except DataError as error:
-            fix = "put plain texts into a column called text, or into a .txt file"
-            raise DataError(f"general.texts: {error.got}", expected=error.expected, fix=fix) from error
-        if first is None:
-            raise DataError(f"{source.name} holds no text", expected="plain text", fix="leave it out of general.texts")
+def _check_vocabulary(settings: Settings, teacher: Source) -> None:
+    """A vocabulary that can be cut, as small as it is wanted."""
+    wanted = settings.student.vocabulary
+    if wanted == "full":
+        return
+    tokenizer = Tokenizer.from_file(str(teacher.paths[0] / "tokenizer.json"))
+    kept_pieces(tokenizer, np.zeros(max(tokenizer.get_vocab().values()) + 1, dtype=np.int64), most=_number(wanted))
+    if settings.student.assistants != "none" and settings.data.long_text == "window":
+        raise SettingsError(
+            f"student.vocabulary = {wanted} with assistants and texts in windows",
+            expected="windows of the same pieces in every model of the chain",
+            fix='set student.vocabulary to "full", data.long_text to "cut", or leave the assistants out',
+        )
+
+
+def _number(vocabulary: str | int) -> int | None:
+    return vocabulary if isinstance(vocabulary, int) else None
 
 
 def _check_layers(settings: Settings, way: str, above: Shape) -> None:
@@ -213,7 +205,7 @@ def _check_layers(settings: Settings, way: str, above: Shape) -> None:
             expected="student.start = shrunk or layers",
             fix="leave student.layers out",
         )
-    if max(layers) >= above.layers:
+    if isinstance(layers, tuple) and max(layers) >= above.layers:
         raise SettingsError(f"student.layers = {list(layers)}", expected=f"numbers from 0 to {above.layers - 1}")
 
 
@@ -305,8 +297,3 @@ def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe, what: s
 def _assistants(settings: Settings, teacher: Shape) -> tuple[Shape, ...]:
     chosen = settings.student.assistants
     return () if chosen == "none" else tuple(Shape.parse(text, teacher_heads=teacher.heads) for text in chosen)
-
-
-def model_facts(source: Source) -> dict[str, Any]:
-    """What a report says of where a model came from."""
-    return {"source": source.name, "origin": source.origin, "licence": source.licence, "sha256": source.sha256}

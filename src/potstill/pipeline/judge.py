@@ -18,9 +18,10 @@ from potstill.evaluation.baselines import majority, tfidf_logistic
 from potstill.evaluation.evaluate import predict_logits
 from potstill.evaluation.latency import measure_latency, measure_tokenisation
 from potstill.evaluation.latency_inputs import latency_inputs, length_facts
+from potstill.models.loading import longest_input, read_config
 from potstill.models.precision import training_dtype
-from potstill.models.teacher import longest_input, read_config
-from potstill.pipeline.job import Job, model_facts, threads
+from potstill.pipeline.inputs import model_facts, threads
+from potstill.pipeline.job import Job
 from potstill.pipeline.results import classification, length_of, read_split
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import task_encoder
@@ -96,7 +97,7 @@ def _formats(job: Job) -> list[tuple[FormatName, EnginePrecision]]:
 def _engine(folder: Path, form: str, precision: str, job: Job) -> Engine:
     """The engine of an export; `form` is torch, onnx or openvino."""
     engine = ENGINE_OF_FORMAT[cast(FormatName, form)]
-    return load_engine(folder, engine, cast(EnginePrecision, precision), threads=threads(job))
+    return load_engine(folder, engine, cast(EnginePrecision, precision), threads=threads(job.settings.run))
 
 
 def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
@@ -199,7 +200,7 @@ def latency_stage(context: Context, job: Job) -> None:
             "repeats": measured.repeats,
             "tokenisation_ms": measure_tokenisation(encoder.encode, dev.texts, dev.pairs),
             "lengths": {"dev": length_facts(_encodings(context, job, student, dev))},
-            "threads": threads(job),
+            "threads": threads(job.settings.run),
         },
     )
 

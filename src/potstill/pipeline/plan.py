@@ -14,10 +14,9 @@ from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import HARD_COST
 from potstill.pipeline.distill import disk_bytes, reserve_seconds, short_budget
 from potstill.pipeline.job import Job, is_trained, prepare_job
-from potstill.pipeline.run import Run
+from potstill.pipeline.run import Run, check_folder
 from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT
-from potstill.storage import check_run_folder
 
 __all__ = ["plan"]
 
@@ -35,7 +34,7 @@ def plan(settings: Settings) -> dict[str, Any]:
         InputError: As `distill` would.
     """
     out = Path(settings.run.out)
-    check_run_folder(out)
+    check_folder(out, "data")
     job = prepare_job(settings, SILENT)
     run = Run(out, SILENT)
     teacher = encoder_parameters(job.config.to_dict())

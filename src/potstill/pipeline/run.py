@@ -4,18 +4,32 @@ A stage's key is the SHA-256 of what it depends on: its settings, the digests of
 before it. A stage whose result has that key is not run again. Knows nothing of models or data.
 """
 
+import contextlib
+import logging
+import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import transformers
+
 from potstill.errors import StorageError
 from potstill.progress import Reporter
-from potstill.storage import atomic_folder, digest, read_json, read_manifest, verify_folder, write_json
+from potstill.storage import (
+    atomic_folder,
+    check_run_folder,
+    digest,
+    lock,
+    read_json,
+    read_manifest,
+    verify_folder,
+    write_json,
+)
 
-__all__ = ["SCHEMA_VERSION", "Context", "Run", "Stage"]
+__all__ = ["SCHEMA_VERSION", "Context", "Run", "Stage", "check_folder", "opened"]
 
 SCHEMA_VERSION = 1
 """Part of every key: raised when a stage's result changes its meaning."""
@@ -124,6 +138,46 @@ class Run:
         shutil.rmtree(scratch, ignore_errors=True)
         self.done[stage.name], self.seconds[stage.name] = folder, facts["seconds"]
         return folder
+
+
+def check_folder(out: Path, first: str) -> None:
+    """Raise `StorageError` unless `out` is absent, empty, or the folder of a run whose first stage is `first`."""
+    check_run_folder(out)
+    stages = out / "stages"
+    held = sorted(path.name for path in stages.iterdir() if path.name[0] != ".") if stages.is_dir() else []
+    if held and first not in held:
+        raise StorageError(
+            f"{out} is the folder of another command's run (its stages: {', '.join(held[:4])})",
+            expected="a new or empty folder, or that of such a run",
+            fix="choose another --out",
+        )
+
+
+@contextlib.contextmanager
+def opened(out: Path, first: str) -> Iterator[None]:
+    """Hold a run folder, checked by `check_folder`, for this process; libraries are quiet meanwhile.
+
+    What a process that was killed while it wrote a result left is removed.
+    """
+    check_folder(out, first)
+    with lock(out), _quiet_libraries():
+        for half in (*(out / "stages").glob(".*.tmp-*"), *out.glob(".*.tmp-*")):
+            shutil.rmtree(half, ignore_errors=True)
+        yield
+
+
+@contextlib.contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Progress and warnings are Potstill's to show; others' bars and notices would stand in between."""
+    level = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    logging.getLogger("nncf").setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        transformers.logging.set_verbosity(level)
 
 
 def _seconds(facts: Any, where: Path) -> float:

@@ -8,11 +8,13 @@ from potstill.models.student import Shape
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import assistant_stage, start_stage, student_stage, teacher_logits_stage
 from potstill.pipeline.general import general_stage
-from potstill.pipeline.job import Job, threads
+from potstill.pipeline.inputs import threads
+from potstill.pipeline.job import Job
 from potstill.pipeline.judge import export_stage, latency_stage, score_stage, teacher_check_stage, tfidf_stage
 from potstill.pipeline.prepare import augmented, split_data
 from potstill.pipeline.run import Context, Stage
 from potstill.pipeline.tune_stages import hard_labels_stage, small_baseline_stage, teacher_stage
+from potstill.pipeline.vocabulary import STAGE, vocabulary_stage
 
 __all__ = ["build_stages"]
 
@@ -39,14 +41,16 @@ class _Stages:
         trained: Every training.
         distilled: Every distillation.
         precision: How models are held.
+        cut: The stage that cuts the vocabulary, where there is one.
     """
 
     def __init__(self, job: Job, budget: Budget) -> None:
         self.job, self.budget, self.settings = job, budget, job.settings
         self.made: list[Stage] = []
-        self.seeded: dict[str, Any] = {"seed": job.settings.run.seed, "threads": threads(job)}
+        self.seeded: dict[str, Any] = {"seed": job.settings.run.seed, "threads": threads(job.settings.run)}
         self.trained = {**self.seeded, "budget": job.settings.run.budget}
         self.distilled = {**job.settings.distill.model_dump(mode="json"), **self.trained}
+        self.cut: tuple[str, ...] = ()
         self.precision = {"precision": job.settings.distill.precision}
 
     def add(
@@ -105,6 +109,16 @@ class _Stages:
             detail=augment.method,
         )
 
+        if self.settings.student.vocabulary != "full":
+            self.cut = (STAGE,)
+            self.add(
+                STAGE,
+                partial(vocabulary_stage, job=job),
+                depends={"vocabulary": self.settings.student.vocabulary, "model": job.teacher.sha256},
+                needs=("data", "augment"),
+                detail="the pieces of words that the student keeps",
+            )
+
     def add_assistants(self) -> str:
         """The chain from teacher to student; returns the stage whose model teaches the student."""
         above = "teacher"
@@ -138,7 +152,7 @@ class _Stages:
             "start",
             partial(start_stage, job=job, above=above),
             depends={**settings.student.model_dump(mode="json"), **self.seeded, **self.precision, **way},
-            needs=("data", "teacher", above),
+            needs=("data", "teacher", above, *self.cut),
             detail=f"{job.shape}, {job.way}",
         )
         if not job.texts:
@@ -149,7 +163,7 @@ class _Stages:
             "general",
             partial(general_stage, job=job, budget=self.budget),
             depends={**general, **self.distilled, **texts},
-            needs=("data", "teacher", "start"),
+            needs=("data", "teacher", "start", *self.cut),
             detail="distillation on plain text",
             share=3,
         )
@@ -171,7 +185,7 @@ class _Stages:
                 phases=job.recipe.phases,
             ),
             depends=self.distilled,
-            needs=("data", "teacher", "augment", above, start, *logits),
+            needs=("data", "teacher", "augment", above, start, *logits, *self.cut),
             detail=f"{job.shape} from {above}, {job.recipe.name}",
             share=4,
         )

@@ -1,4 +1,4 @@
-"""What every training stage shares: encoding, length, the run of a program under a budget, saved models."""
+"""What every training stage shares: encoding, length, fine-tuning, saved models."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -9,16 +9,18 @@ import numpy as np
 from torch import nn
 from transformers import PreTrainedModel
 
+from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import Examples
-from potstill.models.precision import training_dtype
-from potstill.models.teacher import longest_input, read_config
-from potstill.pipeline.budget import Budget, seconds_per_step
+from potstill.models.forward import run_logits
+from potstill.models.loading import longest_input, read_config
+from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job
 from potstill.pipeline.run import Context
-from potstill.recipes.programs import Batches, FineTuning, run_logits
+from potstill.pipeline.training import phase_facts, run_training
+from potstill.recipes.programs import FineTuning
 from potstill.tasks import Classification
-from potstill.training import AdamW, Program, Schedule, TrainingResult, train
+from potstill.training import Schedule
 
 __all__ = [
     "choose_length",
@@ -26,8 +28,6 @@ __all__ = [
     "dev_accuracy",
     "encode_examples",
     "fine_tune",
-    "phase_facts",
-    "run_training",
     "save_model",
     "set_dropout",
     "task_encoder",
@@ -87,64 +87,6 @@ def set_dropout(model: PreTrainedModel, *, on: bool) -> None:
                 module.p = 0.0
 
 
-def run_training(
-    context: Context,
-    job: Job,
-    program: Program,
-    *,
-    stage: str,
-    phase: str,
-    planned: int,
-    schedule: Callable[[int], Schedule],
-    budget: Budget,
-    evaluate: Callable[[], float] | None = None,
-    weight_decay: float = 0.01,
-    clip: float = 1.0,
-    followers: float = 0.0,
-    stretch: float = 1.0,
-    portion: float = 1.0,
-) -> tuple[TrainingResult, Schedule]:
-    """Run a program with checkpoints in the stage's scratch, for as many steps as the budget says.
-
-    Args:
-        context: Of the stage.
-        job: The run's.
-        program: What is trained.
-        stage: Whose share of the budget it has.
-        phase: Names its part of the scratch folder and of the counted randomness.
-        planned: Steps of the recipe.
-        schedule: Makes the schedule for a number of steps.
-        budget: Decides the steps.
-        evaluate: Dev score for the curve.
-        weight_decay: Of matrices.
-        clip: Largest global norm of the gradient.
-        followers: Time of trainings of the same number of steps that come after, as a multiple of this one's.
-        stretch: As in `Budget.steps`.
-        portion: As in `Budget.steps`.
-    """
-
-    def optimiser() -> AdamW:
-        dtype = training_dtype(job.settings.distill.precision)
-        return AdamW(program.modules, weight_decay=weight_decay, clip=clip, dtype=dtype)
-
-    def measure() -> float:
-        return seconds_per_step(program, optimiser()) * (1.0 + followers)
-
-    steps = budget.steps(context, (stage, phase), planned, measure, stretch=stretch, portion=portion)
-    made = schedule(steps)
-    result = train(
-        program,
-        optimiser(),
-        made,
-        seed=(job.settings.run.seed, stage, phase),
-        checkpoints=context.scratch / phase,
-        save_every=job.settings.run.checkpoint_minutes * 60,
-        evaluate=evaluate,
-        report=context.report,
-    )
-    return result, made
-
-
 def dev_accuracy(model: PreTrainedModel, encodings: Encodings, labels: np.ndarray) -> Callable[[], float]:
     """Accuracy of the model in training on the dev texts, for curves."""
 
@@ -182,7 +124,7 @@ def fine_tune(
         steps = max(1, round(epochs * -(-len(encodings) // int(hyper["batch_size"]))))
     result, schedule = run_training(
         context,
-        job,
+        job.conditions,
         FineTuning(model, batches),
         stage=stage,
         phase="fine-tuning",
@@ -196,19 +138,3 @@ def fine_tune(
         portion=portion,
     )
     return phase_facts(result, schedule, len(encodings), int(hyper["batch_size"]), [("hard", 1.0, 1.0)])
-
-
-def phase_facts(
-    result: TrainingResult, schedule: Schedule, windows: int, batch_size: int, terms: list[tuple[str, float, float]]
-) -> dict[str, Any]:
-    """A phase for the report: what was run and how it went."""
-    return {
-        "curve": result.curve,
-        "seconds": result.seconds,
-        "examples": result.examples,
-        "steps": schedule.steps,
-        "epochs": round(result.examples / max(1, windows), 3),
-        "batch_size": batch_size,
-        "learning_rate": schedule.learning_rate,
-        "terms": [{"name": name, "weight": weight, "temperature": t} for name, weight, t in terms],
-    }

@@ -13,7 +13,8 @@ from transformers import PreTrainedModel
 
 from potstill.data.encoding import TextEncoder
 from potstill.data.examples import Examples
-from potstill.models.teacher import load_classifier, longest_input
+from potstill.models.loading import longest_input
+from potstill.models.teacher import load_classifier
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job, is_trained
 from potstill.pipeline.results import labels_of, length_of, model_of, split_of

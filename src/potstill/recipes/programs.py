@@ -3,9 +3,7 @@
 They hold encoded texts and models; the loop holds the optimiser, the pipeline holds files.
 """
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,64 +11,16 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from potstill.data.batching import length_batches
-from potstill.data.encoding import Encodings
+from potstill.data.batching import Batches
 from potstill.errors import ModelError
 from potstill.losses import hard_cross_entropy
+from potstill.models.forward import forward_inputs
 from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates, tap
-from potstill.recipes.forward import forward_inputs, run_logits
-from potstill.storage import digest
+from potstill.storage import digest, digest_array
 from potstill.training.program import LossTerm, TermValue
 
-__all__ = ["Batches", "Distilling", "FineTuning", "forward_inputs", "projections_for", "run_logits"]
-
-
-@dataclass(frozen=True)
-class Batches:
-    """Encoded, labelled texts, and how they are cut into batches.
-
-    Attributes:
-        encodings: m windows.
-        labels: int64 (m,), a window's label is its text's; −1 where there is none.
-        ids: int64 (m,), example ids: what the order is keyed by and what errors name.
-        batch_size: Windows a batch.
-        seed: Of the order.
-        max_tokens: Tokens a batch, padding included; None means no bound.
-    """
-
-    encodings: Encodings
-    labels: np.ndarray
-    ids: np.ndarray
-    batch_size: int
-    seed: int
-    max_tokens: int | None = None
-
-    def of_epoch(self, epoch: int) -> Sequence[np.ndarray]:
-        """The batches of an epoch: every window once."""
-        return length_batches(
-            self.encodings.lengths,
-            self.ids,
-            batch_size=self.batch_size,
-            seed=self.seed,
-            epoch=epoch,
-            max_tokens=self.max_tokens,
-        )
-
-    def tokens(self, rows: np.ndarray) -> float:
-        """Tokens of a batch, padding included."""
-        return float(self.encodings.lengths[rows].max(initial=0)) * len(rows)
-
-    def digest(self) -> str:
-        """SHA-256 of everything that the order and content of batches depend on."""
-        own = self.encodings
-        parts = [own.input_ids, own.token_type_ids, own.starts, self.labels, self.ids]
-        return digest([*map(hash_bytes, parts), own.pad_token_id, self.batch_size, self.seed, self.max_tokens])
-
-
-def hash_bytes(array: np.ndarray) -> str:
-    """SHA-256 of an array's bytes."""
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+__all__ = ["Distilling", "FineTuning", "projections_for"]
 
 
 class FineTuning:
@@ -104,16 +54,11 @@ class FineTuning:
 
     def describe(self, rows: np.ndarray) -> str:
         """As `Program.describe`."""
-        return _named(self.data.ids[rows])
+        return self.data.describe(rows)
 
     def state(self) -> dict[str, Any]:
         """As `Program.state`."""
         return {"program": "fine-tuning", "data": self.data.digest()}
-
-
-def _named(ids: np.ndarray) -> str:
-    shown = ", ".join(str(number) for number in ids[:8])
-    return f"examples {shown}{' …' if len(ids) > 8 else ''}"
 
 
 def projections_for(
@@ -135,8 +80,9 @@ class Distilling:
         teacher: Eval mode, no gradients. Run on every batch that needs its states; None where `logits` says everything.
         terms: Which losses; `hidden`-like terms are applied to projected states, `attention` to queries and keys.
         projections: By `projections_for`; empty where no term needs one.
-        batches: The student's encodings; the teacher has the same tokenizer.
+        batches: The student's encodings; the teacher has the same tokenizer, or more pieces.
         logits: float32 (m, C), the teacher's, one row a window; None where the teacher is run.
+        teacher_ids: int64 (V,), the teacher's id of each of the student's pieces; None where they are the same.
 
     Raises:
         ModelError: An attention term between models with different numbers of heads, layers that do not exist, or
@@ -151,11 +97,12 @@ class Distilling:
         projections: nn.ModuleDict,
         batches: Batches,
         logits: np.ndarray | None = None,
+        teacher_ids: np.ndarray | None = None,
     ) -> None:
         self.modules: dict[str, nn.Module] = {"student": student, "projections": projections}
         self.student, self.teacher, self.terms, self.projections = student, teacher, tuple(terms), projections
         self.weights = {term.name: term.weight for term in terms}
-        self.data, self.logits = batches, logits
+        self.data, self.logits, self.teacher_ids = batches, logits, teacher_ids
         if logits is not None and len(logits) != len(batches.encodings):
             raise ModelError(f"{len(logits)} rows of the teacher's logits for {len(batches.encodings)} windows")
         self.needs_states = any(term.layers for term in terms)
@@ -208,8 +155,11 @@ class Distilling:
         target = None if self.logits is None else torch.from_numpy(self.logits[rows]).to(self.student.device)
         if self.teacher is not None and (self.needs_states or target is None):
             choose_attention(self.teacher, length, backward=False)
+            theirs = arrays
+            if self.teacher_ids is not None:
+                theirs = {**arrays, "input_ids": self.teacher_ids[arrays["input_ids"]]}
             with torch.no_grad():
-                own = self.teacher(**forward_inputs(self.teacher, arrays)).logits
+                own = self.teacher(**forward_inputs(self.teacher, theirs)).logits
             target = own if target is None else target
         choose_attention(self.student, length, backward=True)
         logits = self.student(**inputs).logits
@@ -246,13 +196,14 @@ class Distilling:
 
     def describe(self, rows: np.ndarray) -> str:
         """As `Program.describe`."""
-        return _named(self.data.ids[rows])
+        return self.data.describe(rows)
 
     def state(self) -> dict[str, Any]:
         """As `Program.state`."""
         terms = [[term.name, term.fn.__name__, list(term.layers), term.weight, term.temperature] for term in self.terms]
-        logits = None if self.logits is None else hash_bytes(self.logits)
-        return {"program": "distilling", "data": self.data.digest(), "terms": digest(terms), "logits": logits}
+        logits = None if self.logits is None else digest_array(self.logits)
+        own = {"program": "distilling", "data": self.data.digest(), "terms": digest(terms), "logits": logits}
+        return own if self.teacher_ids is None else {**own, "teacher_ids": digest_array(self.teacher_ids)}
 
     def close(self) -> None:
         """Take the hooks off the models."""

@@ -9,9 +9,20 @@ from torch import Tensor
 from potstill.errors import ModelError, SettingsError
 from potstill.training.program import LossTerm
 
-__all__ = ["LayerMapping", "Phase", "Recipe", "Term", "build_terms", "layer_pairs", "with_overrides"]
+__all__ = [
+    "LayerChoice",
+    "LayerMapping",
+    "Phase",
+    "Recipe",
+    "Term",
+    "build_terms",
+    "chosen_layers",
+    "layer_pairs",
+    "with_overrides",
+]
 
 LayerMapping = Literal["uniform", "top", "bottom"]
+LayerChoice = Literal["every-other", "top", "bottom", "ends"]
 
 
 @dataclass(frozen=True)
@@ -106,6 +117,31 @@ def layer_pairs(student: int, teacher: int, mapping: LayerMapping) -> tuple[tupl
             return tuple((m, m + teacher - student) for m in layers)
         case "bottom":
             return tuple((m, m) for m in layers)
+
+
+def chosen_layers(student: int, teacher: int, choice: LayerChoice | Sequence[int]) -> tuple[int, ...]:
+    """Teacher layers (1-based), one for each student layer, ascending: Sajjad et al. 2020, arXiv 2004.03844.
+
+    `every-other` from the first to the last, as DistilBERT's students start (of 12: 1, 3, 5, 8, 10, 12); `top` and
+    `bottom` the last and the first; `ends` half of either, the middle dropped. Numbers count from 0.
+
+    Raises:
+        ModelError: More student layers than teacher layers.
+    """
+    if not isinstance(choice, str):
+        return tuple(number + 1 for number in choice)
+    if student > teacher:
+        raise ModelError(f"a student of {student} layers under a teacher of {teacher}", expected="no more layers")
+    match choice:
+        case "every-other":
+            return tuple(1 + round(m * (teacher - 1) / max(1, student - 1)) for m in range(student))
+        case "top":
+            return tuple(range(teacher - student + 1, teacher + 1))
+        case "bottom":
+            return tuple(range(1, student + 1))
+        case "ends":
+            first = (student + 1) // 2
+            return (*range(1, first + 1), *range(teacher - (student - first) + 1, teacher + 1))
 
 
 def build_terms(

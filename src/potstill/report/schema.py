@@ -100,6 +100,20 @@ class SetAside(_Part):
     reason: str
 
 
+class Vocabulary(_Part):
+    """A vocabulary that was cut: pieces, of how many, and how dev is read with it.
+
+    `same` is the share of texts whose pieces did not change, `unknown` that of unknown tokens, `longer` the number of
+    tokens against before.
+    """
+
+    pieces: Count
+    before: Count
+    same: Probability
+    unknown: Probability
+    longer: Positive
+
+
 class Data(_Part):
     """Numbers of examples; None for `test` means that there is no test split."""
 
@@ -138,9 +152,10 @@ class ModelFacts(_Part):
 
 
 class Student(ModelFacts):
-    """The student; `start` says what its weights were before training."""
+    """The student; `start` says what its weights were before training, `vocabulary` is None where it is whole."""
 
     start: str
+    vocabulary: Vocabulary | None = None
 
 
 class Baseline(_Part):

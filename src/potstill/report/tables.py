@@ -86,6 +86,8 @@ def _model(kind: str, model: ModelFacts | Student, primary: str) -> Candidate:
     start = f"start: {model.start}" if isinstance(model, Student) else model_name(model.source)
     dev = (model.dev or {}).get(primary)
     note = f"{model.model_type}, {start}"
+    if isinstance(model, Student) and model.vocabulary is not None:
+        note += f", {model.vocabulary.pieces:,} of {model.vocabulary.before:,} word pieces"
     return Candidate(
         kind, kind.capitalize(), note, model.shape, model.parameters, model.bytes, model.score, model.metrics, dev
     )

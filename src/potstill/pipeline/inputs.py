@@ -1,0 +1,61 @@
+"""Sources of a run, checked before any work: models that can be loaded, texts that can be read; and its threads."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from transformers import PretrainedConfig
+
+from potstill.config import RunSettings
+from potstill.data.encoding import TextEncoder
+from potstill.data.sources import Source
+from potstill.data.tables import read_texts
+from potstill.errors import DataError, ModelError
+from potstill.models.loading import check_encoder, longest_input, read_config
+from potstill.progress import Reporter
+
+__all__ = ["check_texts", "checked_model", "model_facts", "plain_texts", "threads"]
+
+
+def threads(run: RunSettings) -> int:
+    """Threads of a run: as set, else one for each core that the process may use."""
+    if run.threads is not None:
+        return run.threads
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def plain_texts(sources: Sequence[Source], report: Reporter) -> Iterator[str]:
+    """The texts of plain sources, one by one, each source read as it declares."""
+    for source in sources:
+        yield from read_texts(source.paths, format=source.format, column=source.columns.get("text"), report=report)
+
+
+def checked_model(source: Source) -> PretrainedConfig:
+    """The config of a model that is an encoder with a tokenizer that can be read."""
+    config = read_config(source.paths[0])
+    encoder = TextEncoder.from_folder(source.paths[0], max_length=longest_input(config))
+    if encoder.tokenizer.get_vocab_size() > config.vocab_size:
+        raise ModelError(
+            f"{source.name}: a tokenizer of {encoder.tokenizer.get_vocab_size():,} pieces",
+            expected=f"at most the {config.vocab_size:,} of the model's vocab_size",
+            fix="give the tokenizer that belongs to the model",
+        )
+    check_encoder(source.paths[0])
+    return config
+
+
+def check_texts(sources: Sequence[Source], key: str, report: Reporter) -> None:
+    """Raise `DataError` unless each source, named by the setting `key`, can be read and holds a text."""
+    for source in sources:
+        try:
+            first = next(plain_texts([source], report), None)
+        except DataError as error:
+            fix = "put plain texts into a column called text, or into a .txt file"
+            raise DataError(f"{key}: {error.got}", expected=error.expected, fix=fix) from error
+        if first is None:
+            raise DataError(f"{source.name} holds no text", expected="plain text", fix=f"leave it out of {key}")
+
+
+def model_facts(source: Source) -> dict[str, Any]:
+    """What a report says of where a model came from."""
+    return {"source": source.name, "origin": source.origin, "licence": source.licence, "sha256": source.sha256}

@@ -1,0 +1,101 @@
+"""A program run under a budget, with checkpoints in its stage's scratch; what a report says of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from potstill.models.precision import Precision, training_dtype
+from potstill.pipeline.budget import Budget, seconds_per_step
+from potstill.pipeline.run import Context
+from potstill.training import AdamW, Program, Schedule, TrainingResult, train
+
+__all__ = ["Conditions", "phase_facts", "run_training"]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What all trainings of a run have in common.
+
+    Attributes:
+        seed: Of everything random.
+        precision: What models are held in.
+        save_every: Seconds between two checkpoints.
+    """
+
+    seed: int
+    precision: Precision
+    save_every: float
+
+
+def run_training(
+    context: Context,
+    conditions: Conditions,
+    program: Program,
+    *,
+    stage: str,
+    phase: str,
+    planned: int,
+    schedule: Callable[[int], Schedule],
+    budget: Budget,
+    evaluate: Callable[[], float] | None = None,
+    weight_decay: float = 0.01,
+    clip: float = 1.0,
+    followers: float = 0.0,
+    stretch: float = 1.0,
+    portion: float = 1.0,
+) -> tuple[TrainingResult, Schedule]:
+    """Run a program with checkpoints in the stage's scratch, for as many steps as the budget says.
+
+    Args:
+        context: Of the stage.
+        conditions: Of the run.
+        program: What is trained.
+        stage: Whose share of the budget it has.
+        phase: Names its part of the scratch folder and of the counted randomness.
+        planned: Steps of the recipe.
+        schedule: Makes the schedule for a number of steps.
+        budget: Decides the steps.
+        evaluate: Dev score for the curve.
+        weight_decay: Of matrices.
+        clip: Largest global norm of the gradient.
+        followers: Time of trainings of the same number of steps that come after, as a multiple of this one's.
+        stretch: As in `Budget.steps`.
+        portion: As in `Budget.steps`.
+    """
+
+    def optimiser() -> AdamW:
+        dtype = training_dtype(conditions.precision)
+        return AdamW(program.modules, weight_decay=weight_decay, clip=clip, dtype=dtype)
+
+    def measure() -> float:
+        return seconds_per_step(program, optimiser()) * (1.0 + followers)
+
+    steps = budget.steps(context, (stage, phase), planned, measure, stretch=stretch, portion=portion)
+    made = schedule(steps)
+    result = train(
+        program,
+        optimiser(),
+        made,
+        seed=(conditions.seed, stage, phase),
+        checkpoints=context.scratch / phase,
+        save_every=conditions.save_every,
+        evaluate=evaluate,
+        report=context.report,
+    )
+    return result, made
+
+
+def phase_facts(
+    result: TrainingResult, schedule: Schedule, windows: int, batch_size: int, terms: list[tuple[str, float, float]]
+) -> dict[str, Any]:
+    """A phase for the report: what was run and how it went."""
+    return {
+        "curve": result.curve,
+        "seconds": result.seconds,
+        "examples": result.examples,
+        "steps": schedule.steps,
+        "epochs": round(result.examples / max(1, windows), 3),
+        "batch_size": batch_size,
+        "learning_rate": schedule.learning_rate,
+        "terms": [{"name": name, "weight": weight, "temperature": t} for name, weight, t in terms],
+    }
