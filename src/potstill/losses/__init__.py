@@ -12,17 +12,35 @@ from potstill.losses.logits import (
     soft_cross_entropy,
     soft_cross_entropy_reference,
 )
+from potstill.losses.relation import attention_kl, relation_heads, relation_kl
+from potstill.losses.vectors import (
+    cls_mse,
+    cosine_distance,
+    mean_pooled,
+    pairwise_similarity_mse,
+    vector_cosine,
+    vector_mse,
+)
 from potstill.losses.words import word_cross_entropy
 
 __all__ = [
+    "attention_kl",
     "attention_mse",
     "attention_mse_reference",
+    "cls_mse",
+    "cosine_distance",
     "hard_cross_entropy",
     "hidden_mse",
     "hidden_mse_reference",
     "logits_kl",
     "logits_mse",
+    "mean_pooled",
+    "pairwise_similarity_mse",
+    "relation_heads",
+    "relation_kl",
     "soft_cross_entropy",
     "soft_cross_entropy_reference",
+    "vector_cosine",
+    "vector_mse",
     "word_cross_entropy",
 ]

@@ -1,0 +1,96 @@
+"""Losses on relations between the vectors of one text. Shapes: B examples, L tokens, h and d of either model's own.
+
+A relation is softmax(X·Xᵀ/√d) of queries, keys or values with themselves: L × L whatever the model's width, so that
+models of any width and any number of heads can be compared without a projection.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from potstill.errors import ModelError
+
+__all__ = ["attention_kl", "relation_heads", "relation_kl"]
+
+
+def relation_kl(student: Tensor, teacher: Tensor, mask: Tensor | None, *, heads: int) -> tuple[Tensor, float]:
+    """Σ KL(softmax(T·Tᵀ/√d_T) ‖ softmax(S·Sᵀ/√d_S)) over relation heads and real rows: MiniLMv2, eq. 6.
+
+    The vectors of all attention heads are joined and cut anew into `heads` relation heads, of d_T and d_S each. With
+    `heads` the number of attention heads and values given, it is MiniLM's value relation (eq. 4).
+
+    Args:
+        student: (B, h_S, L, d), queries, keys or values, any float dtype, unscaled.
+        teacher: (B, h_T, L, d'), the same of the teacher; no gradient flows into it.
+        mask: (B, L), 1 or True on real tokens; None where all are real.
+        heads: Relation heads; divides h·d of both.
+
+    Returns:
+        Sum (float32 scalar, nats) and heads · Σ_b n_b, n_b the real tokens of example b.
+
+    Raises:
+        ModelError: A width that the relation heads do not divide.
+
+    Paper: Wang et al. 2020, arXiv 2012.15828; values: Wang et al. 2020, arXiv 2002.10957.
+    """
+    own, theirs = (_recut(part, heads) for part in (student, teacher.detach()))
+    scores = [part @ part.mT * part.shape[-1] ** -0.5 for part in (own, theirs)]
+    return _row_kl(*scores, mask)
+
+
+def attention_kl(
+    student: tuple[Tensor, Tensor],
+    teacher: tuple[Tensor, Tensor],
+    scales: tuple[float, float],
+    mask: Tensor | None,
+    *,
+    biases: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> tuple[Tensor, float]:
+    """Σ KL(softmax(scores_T) ‖ softmax(scores_S)) over heads and real rows: MiniLM, eq. 3.
+
+    Args:
+        student: Q and K, each (B, h, L, d), unscaled.
+        teacher: Q and K, each (B, h, L, d'); as many heads.
+        scales: What multiplies the products, 1/√d.
+        mask: (B, L), 1 or True on real tokens; None where all are real.
+        biases: What each architecture adds to its scores, broadcastable to (B, h, L, L); None adds nothing.
+
+    Returns:
+        Sum (float32 scalar, nats) and h · Σ_b n_b.
+
+    Paper: Wang et al. 2020, arXiv 2002.10957.
+    """
+    scores = []
+    for (queries, keys), scale, bias in zip((student, teacher), scales, biases, strict=True):
+        found = queries.float() @ keys.float().mT * scale
+        scores.append(found if bias is None else found + bias.float())
+    return _row_kl(scores[0], scores[1].detach(), mask)
+
+
+def relation_heads(*widths: int, most: int = 48) -> int:
+    """The largest number of relation heads up to `most` (MiniLMv2's 48) that divides every width."""
+    return max(count for count in range(1, most + 1) if all(width % count == 0 for width in widths))
+
+
+def _recut(vectors: Tensor, heads: int) -> Tensor:
+    """(B, h, L, d) → float32 (B, heads, L, h·d/heads)."""
+    joined = vectors.transpose(1, 2).flatten(-2)
+    if joined.shape[-1] % heads:
+        raise ModelError(f"{heads} relation heads for vectors of {joined.shape[-1]}", expected="a divisor of it")
+    return joined.unflatten(-1, (heads, -1)).transpose(1, 2).float()
+
+
+def _row_kl(student: Tensor, teacher: Tensor, mask: Tensor | None) -> tuple[Tensor, float]:
+    """KL of the rows of (B, H, L, L) scores; padded columns have no weight, padded rows do not count."""
+    heads, length = student.shape[1], student.shape[2]
+    rows = float(student.shape[0]) * length
+    if mask is not None:
+        gone = ~mask.bool()
+        rows = float(torch.count_nonzero(mask))
+        # Finite, so that a padded column's 0 · (log 0 − log 0) is 0 in value and gradient.
+        student, teacher = (part.masked_fill(gone[:, None, None, :], -1e30) for part in (student, teacher))
+    wanted = functional.log_softmax(teacher, dim=-1)
+    divergence = wanted.exp() * (wanted - functional.log_softmax(student, dim=-1))
+    if mask is not None:
+        divergence = divergence.masked_fill(gone[:, None, :, None] | gone[:, None, None, :], 0.0)
+    return divergence.sum(), heads * rows

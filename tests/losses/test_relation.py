@@ -1,0 +1,138 @@
+"""MiniLM's losses, value and gradient, against the formulas written out row by row in float64."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from potstill.errors import ModelError
+from potstill.losses import attention_kl, relation_heads, relation_kl
+
+shapes = given(
+    seed=st.integers(0, 2**32 - 1),
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    more=st.integers(0, 3),
+)
+
+
+def softmax(scores):
+    e = np.exp(scores - scores.max())
+    return e / e.sum()
+
+
+def row_kl(own, theirs, lengths):
+    """Σ KL over (B, H, L, L) score arrays, real rows and columns only."""
+    total = 0.0
+    for b, length in enumerate(lengths):
+        for h in range(own.shape[1]):
+            for i in range(length):
+                p, q = softmax(theirs[b, h, i, :length]), softmax(own[b, h, i, :length])
+                total += float((p * np.log(p / q)).sum())
+    return total
+
+
+def masks(lengths, longest):
+    return torch.tensor([[place < length for place in range(longest)] for length in lengths])
+
+
+def numeric(fn, array, step=1e-6):
+    """Central differences of a float64 function."""
+    slope = np.zeros_like(array)
+    for index in np.ndindex(array.shape):
+        moved = array.copy()
+        moved[index] += step
+        above = fn(moved)
+        moved[index] -= 2 * step
+        slope[index] = (above - fn(moved)) / (2 * step)
+    return slope
+
+
+@settings(max_examples=20)
+@shapes
+def test_relations_of_any_widths(seed, lengths, more):
+    generator = np.random.default_rng(seed)
+    longest, heads = max(lengths) + more, 3
+    own = generator.normal(size=(len(lengths), 2, longest, 6)) * 2  # 12 wide: 3 relation heads of 4
+    theirs = generator.normal(size=(len(lengths), 6, longest, 4))  # 24 wide: 3 of 8
+
+    def scores(vectors):
+        batch, _, length, _ = vectors.shape
+        joined = vectors.transpose(0, 2, 1, 3).reshape(batch, length, -1)
+        parts = np.split(joined, heads, axis=-1)
+        return np.stack([part @ part.swapaxes(-1, -2) / np.sqrt(part.shape[-1]) for part in parts], axis=1)
+
+    def wanted(vectors):
+        return row_kl(scores(vectors), scores(theirs), lengths)
+
+    student = torch.tensor(own, dtype=torch.float32, requires_grad=True)
+    mask = masks(lengths, longest)
+    total, count = relation_kl(student, torch.tensor(theirs), mask, heads=heads)
+    total.backward()
+    assert count == heads * sum(lengths)
+    assert total.dtype == torch.float32
+    assert total.item() == pytest.approx(wanted(own), rel=1e-4, abs=1e-6)
+    if seed % 4 == 0:
+        np.testing.assert_allclose(student.grad, numeric(wanted, own), rtol=1e-3, atol=1e-4)
+    else:
+        assert torch.isfinite(student.grad).all()
+    assert not student.grad[~mask[:, None, :].expand(student.shape[:3])].any()
+
+
+@settings(max_examples=20)
+@shapes
+def test_attention_distributions(seed, lengths, more):
+    generator = np.random.default_rng(seed)
+    longest, heads = max(lengths) + more, 2
+    q_s, k_s = generator.normal(size=(2, len(lengths), heads, longest, 3))
+    q_t, k_t = generator.normal(size=(2, len(lengths), heads, longest, 5))
+    bias = generator.normal(size=(1, heads, longest, longest))
+
+    def scores(q, k, added=0.0):
+        return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + added
+
+    tensors = [torch.tensor(part, dtype=torch.float32) for part in (q_s, k_s, q_t, k_t)]
+    tensors[0].requires_grad_()
+    scales = 3**-0.5, 5**-0.5
+    mask = masks(lengths, longest)
+    for added in (None, bias):
+        biases = (None, None if added is None else torch.tensor(added))
+        tensors[0].grad = None
+        total, count = attention_kl(tuple(tensors[:2]), tuple(tensors[2:]), scales, mask, biases=biases)
+        total.backward()
+        theirs = scores(q_t, k_t, 0.0 if added is None else added)
+        assert count == heads * sum(lengths)
+        assert total.item() == pytest.approx(row_kl(scores(q_s, k_s), theirs, lengths), rel=1e-4, abs=1e-6)
+        if seed % 4 == 0:
+            slope = numeric(lambda q, t=theirs: row_kl(scores(q, k_s), t, lengths), q_s)
+            np.testing.assert_allclose(tensors[0].grad, slope, rtol=1e-3, atol=1e-4)
+
+
+def test_a_copy_loses_nothing_and_no_mask_means_all_real():
+    torch.manual_seed(0)
+    vectors = torch.randn(2, 3, 5, 4)
+    assert relation_kl(vectors, vectors, None, heads=3)[0] == pytest.approx(0.0, abs=1e-5)
+    q, k = torch.randn(2, 2, 3, 5, 4)
+    assert attention_kl((q, k), (q, k), (0.5, 0.5), None)[0] == pytest.approx(0.0, abs=1e-5)
+    other = torch.randn(2, 3, 5, 4)
+    whole = relation_kl(other, vectors, None, heads=3)
+    masked = relation_kl(other, vectors, torch.ones(2, 5), heads=3)
+    assert whole[1] == masked[1]
+    torch.testing.assert_close(whole[0], masked[0])
+
+
+def test_relation_heads_divide_every_width():
+    assert relation_heads(768, 384) == 48
+    assert relation_heads(768, 312) == 24
+    assert relation_heads(768, 312, most=12) == 12
+    assert relation_heads(7, 9) == 1
+    with pytest.raises(ModelError, match="relation heads"):
+        relation_kl(torch.zeros(1, 1, 2, 6), torch.zeros(1, 1, 2, 8), None, heads=4)
+
+
+def test_no_gradient_reaches_the_teacher():
+    teacher = torch.randn(1, 2, 3, 4, requires_grad=True)
+    student = torch.randn(1, 2, 3, 4, requires_grad=True)
+    relation_kl(student, teacher, None, heads=2)[0].backward()
+    attention_kl((student, student), (teacher, teacher), (1.0, 1.0), None)[0].backward()
+    assert teacher.grad is None
