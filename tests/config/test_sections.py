@@ -15,7 +15,11 @@ def test_defaults_are_those_of_the_paper_where_it_has_them():
     settings = Settings.model_validate(LEAST)
     assert settings.general.max_length == 128  # epochs, batch size and rate are each mode's own: tests/recipes
     assert (settings.augment.probability, settings.augment.candidates) == (0.4, 15)
-    assert (settings.student.shape, settings.distill.mapping, settings.distill.temperature) == ("4x312", "uniform", 1.0)
+    assert (settings.student.shape, settings.distill.mapping, settings.distill.temperature) == (
+        "4x312",
+        "uniform",
+        None,
+    )
 
 
 def test_frozen():

@@ -15,7 +15,7 @@ from tests.small_models import random_encodings, small_model
 
 from potstill.data.batching import Batches
 from potstill.recipes import RECIPES, build_terms
-from potstill.recipes.programs import Distilling, projections_for
+from potstill.recipes.distilling import Distilling, projections_for
 from potstill.training import AdamW, Schedule, train
 
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # each example trains; the first that fails will do
@@ -67,7 +67,7 @@ def set_up(problem):
         temperature=problem["temperature"],
     )
     torch.manual_seed(problem["seed"] % 2**31)
-    shared = RECIPES[problem["mode"]].shared_projection
+    shared = RECIPES[problem["mode"]].projection == "shared"
     return Distilling(student, teacher, terms, projections_for(terms, *problem["widths"], shared=shared), batches)
 
 

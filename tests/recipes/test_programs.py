@@ -16,7 +16,8 @@ from potstill.losses import hidden_mse, logits_kl
 from potstill.losses.attention import GRAM_FROM
 from potstill.models.forward import forward_inputs, run_logits
 from potstill.recipes import RECIPES, build_terms
-from potstill.recipes.programs import Distilling, FineTuning, projections_for
+from potstill.recipes.distilling import Distilling, projections_for
+from potstill.recipes.fine_tuning import FineTuning
 from potstill.training import LossTerm
 
 LENGTHS = (3, 9, 5, 9, 2, 7, 4)
@@ -44,7 +45,7 @@ def terms_of(mode="potstill", *, student=2, teacher=3, names=ALL_TERMS):
         for term in build_terms(phase, student=student, teacher=teacher, mapping="uniform", temperature=2.0)
     ]
     if mode == "potstill":
-        built.insert(0, LossTerm("embedding", hidden_mse, ((0, 0),)))
+        built.insert(0, LossTerm("embedding", hidden_mse, ((0, 0),), reads="hidden"))
     return [dataclasses.replace(term, weight=0.5 + n) for n, term in enumerate(built) if term.name in names]
 
 
@@ -55,7 +56,7 @@ def program_of(kind="bert", *, mode="potstill", encodings=None, batch_size=99, l
     batches = Batches(encodings, LABELS, np.arange(len(LENGTHS)), batch_size, seed=0)
     terms = terms_of(mode, **more)
     torch.manual_seed(3)
-    projections = projections_for(terms, 16, 24, shared=RECIPES[mode].shared_projection)
+    projections = projections_for(terms, 16, 24, shared=RECIPES[mode].projection == "shared")
     return Distilling(student, teacher, terms, projections, batches, logits)
 
 
@@ -123,7 +124,7 @@ def test_what_stands_in_padding_does_not_matter(kind):
 
 
 @pytest.mark.parametrize("rows", [[1, 3], [0], [2, 5], [0, 1, 2, 3, 4, 5, 6]], ids=str)
-@pytest.mark.parametrize("mode", RECIPES)
+@pytest.mark.parametrize("mode", ["potstill", "paper", "reference"])
 def test_counts_are_told_beforehand(mode, rows):
     program = program_of(mode=mode)
     rows = np.array(rows)

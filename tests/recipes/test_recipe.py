@@ -74,14 +74,14 @@ def test_tinybert_as_published(mode):
         assert [(term.name, term.weight) for term in phase.terms] == [(name, 1.0) for name in terms]
         assert all(term.fn is FUNCTIONS[mode][term.name] for term in phase.terms)
     assert (recipe.weight_decay, recipe.clip, recipe.copies, recipe.start) == (0.01, 1.0, 20, "random")
-    assert recipe.shared_projection == (mode == "reference")
+    assert recipe.projection == ("shared" if mode == "reference" else "each")
 
 
 def test_names_are_their_keys_and_every_recipe_ends_with_the_task():
     for name, recipe in RECIPES.items():
         assert recipe.name == name
-        assert {"logits"} <= {term.name for term in recipe.phases[-1].terms if term.weight}
-        for phase in (recipe.general, *recipe.phases):
+        assert {"logits", "hard"} & {term.name for term in recipe.phases[-1].terms if term.weight}
+        for phase in (*([recipe.general] if recipe.general else []), *recipe.phases):
             assert (phase.epochs is None) == bool(phase.examples)
 
 

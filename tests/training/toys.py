@@ -7,7 +7,7 @@ from torch import nn
 
 from potstill.data.batching import Batches
 from potstill.recipes import RECIPES, build_terms
-from potstill.recipes.programs import Distilling, projections_for
+from potstill.recipes.distilling import Distilling, projections_for
 from potstill.training import TermValue
 
 
@@ -75,5 +75,5 @@ def distilling(*, dropout=0.1, mode="potstill", phase="distil", seed=0, batch_si
     batches = Batches(encodings, generator.integers(0, 3, texts), np.arange(100, 100 + texts), batch_size, seed=seed)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        projections = projections_for(terms, 16, 24, shared=RECIPES[mode].shared_projection)
+        projections = projections_for(terms, 16, 24, shared=RECIPES[mode].projection == "shared")
     return Distilling(student, teacher, terms, projections, batches)

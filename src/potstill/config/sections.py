@@ -273,6 +273,18 @@ class WeightSettings(Section):
     attention: float | None = Field(
         default=None, ge=0, description="Raw attention scores of the mapped layers.", examples=[1.0]
     )
+    queries: float | None = Field(default=None, ge=0, description="Relations among queries.", examples=[1.0])
+    keys: float | None = Field(default=None, ge=0, description="Relations among keys.", examples=[1.0])
+    values: float | None = Field(default=None, ge=0, description="Relations among values.", examples=[1.0])
+    words: float | None = Field(default=None, ge=0, description="The teacher's words at masked places.", examples=[5.0])
+    masked: float | None = Field(default=None, ge=0, description="The right words at masked places.", examples=[2.0])
+    cosine: float | None = Field(default=None, ge=0, description="Direction of the last hidden states.", examples=[1.0])
+    cls: float | None = Field(default=None, ge=0, description="The first token of inner layers.", examples=[10.0])
+    hint: float | None = Field(default=None, ge=0, description="Hidden states of the middle layer.", examples=[1.0])
+    vector: float | None = Field(default=None, ge=0, description="Vectors of whole texts.", examples=[1.0])
+    similarity: float | None = Field(
+        default=None, ge=0, description="How near the texts of a batch are to one another.", examples=[1.0]
+    )
     logits: float | None = Field(default=None, ge=0, description="The teacher's answers.", examples=[1.0])
     hard: float | None = Field(default=None, ge=0, description="The labels themselves.", examples=[0.3])
 
@@ -286,15 +298,40 @@ class WeightSettings(Section):
 class DistillSettings(Section):
     """What the student is taught, and how."""
 
-    mode: Literal["potstill", "paper", "reference"] = Field(
+    mode: Literal[
+        "potstill",
+        "paper",
+        "reference",
+        "minilm",
+        "minilm2",
+        "pkd",
+        "distilbert",
+        "well-read",
+        "logits",
+        "fitnets",
+        "poor-mans",
+        "vectors",
+    ] = Field(
         default="potstill",
-        description="Our own recipe, or TinyBERT by its paper's equations, or as its authors' code does it.",
+        description="The method: our own, TinyBERT by its paper's equations or as its authors' code does it, or one of "
+        "docs/methods.",
     )
     mapping: Literal["uniform", "top", "bottom"] = Field(
         default="uniform",
         description="Which of the teacher's layers teach the student's: spread evenly, the last, the first.",
     )
-    temperature: float = Field(default=1.0, gt=0, description="Temperature of both answers in the logits term.")
+    projection: Literal["shared", "each", "none"] | None = Field(
+        default=None,
+        description="From the student's width to the teacher's, in training only: one for all terms on hidden states, "
+        "one each, or none, for equal widths; not set: the mode's own.",
+        examples=["each"],
+    )
+    temperature: float | None = Field(
+        default=None,
+        gt=0,
+        description="Temperature of both answers in the logits term; not set: the mode's own.",
+        examples=[2.0],
+    )
     epochs: int | None = Field(default=None, ge=1, description="Epochs; not set: the mode's own.", examples=[10])
     batch_size: int | None = Field(
         default=None, ge=1, description="Examples in a step; not set: the mode's own.", examples=[32]

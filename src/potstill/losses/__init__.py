@@ -12,7 +12,7 @@ from potstill.losses.logits import (
     soft_cross_entropy,
     soft_cross_entropy_reference,
 )
-from potstill.losses.relation import attention_kl, relation_heads, relation_kl
+from potstill.losses.relation import attention_kl, relation_heads, relation_kl, value_kl
 from potstill.losses.vectors import (
     cls_mse,
     cosine_distance,
@@ -21,7 +21,7 @@ from potstill.losses.vectors import (
     vector_cosine,
     vector_mse,
 )
-from potstill.losses.words import word_cross_entropy
+from potstill.losses.words import word_cross_entropy, word_kl
 
 __all__ = [
     "attention_kl",
@@ -40,7 +40,9 @@ __all__ = [
     "relation_kl",
     "soft_cross_entropy",
     "soft_cross_entropy_reference",
+    "value_kl",
     "vector_cosine",
     "vector_mse",
     "word_cross_entropy",
+    "word_kl",
 ]

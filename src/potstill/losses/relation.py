@@ -10,14 +10,13 @@ from torch.nn import functional
 
 from potstill.errors import ModelError
 
-__all__ = ["attention_kl", "relation_heads", "relation_kl"]
+__all__ = ["attention_kl", "relation_heads", "relation_kl", "value_kl"]
 
 
 def relation_kl(student: Tensor, teacher: Tensor, mask: Tensor | None, *, heads: int) -> tuple[Tensor, float]:
     """Σ KL(softmax(T·Tᵀ/√d_T) ‖ softmax(S·Sᵀ/√d_S)) over relation heads and real rows: MiniLMv2, eq. 6.
 
-    The vectors of all attention heads are joined and cut anew into `heads` relation heads, of d_T and d_S each. With
-    `heads` the number of attention heads and values given, it is MiniLM's value relation (eq. 4).
+    The vectors of all attention heads are joined and cut anew into `heads` relation heads, of d_T and d_S each.
 
     Args:
         student: (B, h_S, L, d), queries, keys or values, any float dtype, unscaled.
@@ -34,8 +33,13 @@ def relation_kl(student: Tensor, teacher: Tensor, mask: Tensor | None, *, heads:
     Paper: Wang et al. 2020, arXiv 2012.15828; values: Wang et al. 2020, arXiv 2002.10957.
     """
     own, theirs = (_recut(part, heads) for part in (student, teacher.detach()))
-    scores = [part @ part.mT * part.shape[-1] ** -0.5 for part in (own, theirs)]
-    return _row_kl(*scores, mask)
+    ours, wanted = (part @ part.mT * part.shape[-1] ** -0.5 for part in (own, theirs))
+    return _row_kl(ours, wanted, mask)
+
+
+def value_kl(student: Tensor, teacher: Tensor, mask: Tensor | None) -> tuple[Tensor, float]:
+    """MiniLM's value relation, eq. 4: `relation_kl` of values, each attention head by itself; as many heads in both."""
+    return relation_kl(student, teacher, mask, heads=student.shape[1])
 
 
 def attention_kl(
@@ -77,7 +81,8 @@ def _recut(vectors: Tensor, heads: int) -> Tensor:
     joined = vectors.transpose(1, 2).flatten(-2)
     if joined.shape[-1] % heads:
         raise ModelError(f"{heads} relation heads for vectors of {joined.shape[-1]}", expected="a divisor of it")
-    return joined.unflatten(-1, (heads, -1)).transpose(1, 2).float()
+    made: Tensor = joined.unflatten(-1, (heads, -1)).transpose(1, 2).float()
+    return made
 
 
 def _row_kl(student: Tensor, teacher: Tensor, mask: Tensor | None) -> tuple[Tensor, float]:

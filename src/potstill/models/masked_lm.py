@@ -4,6 +4,7 @@ A checkpoint without a head has none: nothing is proposed by a head that was nev
 feeds *masked sentence [SEP] original sentence*, so that what is proposed fits the meaning; so do we.
 """
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES
 from potstill.models.loading import load_model, longest_input, read_config
 
-__all__ = ["MaskedLMProposer", "has_masked_lm_head", "load_masked_lm", "word_logits"]
+__all__ = ["MaskedLMProposer", "has_masked_lm_head", "load_masked_lm", "masked_lm_over", "word_logits"]
 
 _MARKS = ("Ġ", "▁")
 """How byte-level BPE and Unigram mark the piece that begins a word."""
@@ -49,6 +50,30 @@ def load_masked_lm(folder: Path, *, seed: int | None = None) -> PreTrainedModel:
             fix="choose another augment.method, or train a head: potstill pretrain --objective masked",
         )
     return model
+
+
+@torch.no_grad()
+def masked_lm_over(model: PreTrainedModel, head_of: PreTrainedModel | None, *, seed: int) -> PreTrainedModel:
+    """A masked LM over the encoder of `model` itself: what trains the one trains the other. float32.
+
+    Args:
+        model: Of any head, which is left out; float32.
+        head_of: A masked LM whose head is taken where its shapes fit; None, and where they do not: a fresh one.
+        seed: Of the fresh head, which is tied to the word embeddings.
+    """
+    config = copy.deepcopy(model.config)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        made: PreTrainedModel = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+    if head_of is not None:
+        own = made.state_dict()
+        heads = tuple(f"{name}." for name in ANATOMIES[config.model_type].masked_lm_head)
+        for name, tensor in head_of.state_dict().items():
+            if name.startswith(heads) and name in own and own[name].shape == tensor.shape:
+                own[name].copy_(tensor)
+    setattr(made, made.base_model_prefix, model.base_model)
+    made.tie_weights()
+    return made
 
 
 def word_logits(model: PreTrainedModel, hidden: Tensor) -> Tensor:

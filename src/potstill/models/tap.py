@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from potstill.errors import ModelError
 from potstill.models.anatomy import encoder_parts
 
-__all__ = ["LayerStates", "tap"]
+__all__ = ["LayerStates", "Want", "tap"]
 
 Want = Literal["hidden", "q", "k", "v"]
 
@@ -26,6 +26,7 @@ class LayerStates:
         q, k, v: layer (1-based) → (B, heads, L, head width), unscaled.
         scale: 1/√(head width), what multiplies q·kᵀ.
         biased: Whether the architecture adds a bias of its own to the scores (MPNet); it is not part of q·kᵀ.
+        bias: That bias, broadcastable to (B, heads, L, L), the same in every layer; None where there is none.
     """
 
     def __init__(self, heads: int, scale: float, biased: bool) -> None:
@@ -34,6 +35,7 @@ class LayerStates:
         self.k: dict[int, Tensor] = {}
         self.v: dict[int, Tensor] = {}
         self.heads, self.scale, self.biased = heads, scale, biased
+        self.bias: Tensor | None = None
         self._handles: list[Any] = []
 
     def close(self) -> None:
@@ -47,6 +49,7 @@ class LayerStates:
         """Let go of the tensors; the hooks stay."""
         for store in (self.hidden, self.q, self.k, self.v):
             store.clear()
+        self.bias = None
 
     def _keep(self, store: dict[int, Tensor], index: int, split: bool) -> Callable[..., None]:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -56,6 +59,14 @@ class LayerStates:
             store[index] = tensor
 
         return hook
+
+    def keep_bias(self, layer: nn.Module) -> None:
+        """Record the bias that an MPNet layer is given, behind hidden states and mask."""
+
+        def hook(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
+            self.bias = inputs[2]
+
+        self._handles.append(layer.register_forward_pre_hook(hook))
 
     def extend(self, model: PreTrainedModel, layers: Sequence[int], want: Sequence[Want]) -> None:
         """Record further states of the same model."""
@@ -91,5 +102,7 @@ def tap(model: PreTrainedModel, layers: Sequence[int], want: Sequence[Want]) -> 
     heads = int(model.config.num_attention_heads)
     scale = (parts.layers[0].query.out_features // heads) ** -0.5
     states = LayerStates(heads, scale, parts.relative_bias is not None)
+    if states.biased:
+        states.keep_bias(parts.layers[0].layer)
     states.extend(model, layers, want)
     return states

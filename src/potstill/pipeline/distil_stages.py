@@ -38,7 +38,7 @@ from potstill.pipeline.teach import (
 from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import pruned, teacher_ids
 from potstill.recipes import Phase, build_terms, layer_pairs
-from potstill.recipes.programs import Distilling, projections_for
+from potstill.recipes.distilling import Distilling, projections_for
 from potstill.storage import atomic_folder, read_manifest, write_json
 from potstill.training import LossTerm, Schedule
 
@@ -217,11 +217,12 @@ def distilling_projections(
     job: Job, phases: Sequence[Phase], student: PreTrainedModel, teacher: PreTrainedModel, start: Path
 ) -> nn.ModuleDict:
     """Projections for all phases: at the shrunk start's basis, from general distillation, or at random."""
-    named = [LossTerm(term.name, term.fn) for phase in phases for term in phase.terms if term.weight]
+    named = [LossTerm(term.name, term.fn, reads=term.reads) for phase in phases for term in phase.terms if term.weight]
+    named = named if job.recipe.projection != "none" else []
     with torch.random.fork_rng():
         torch.manual_seed(job.settings.run.seed)
         widths = (student.config.hidden_size, teacher.config.hidden_size)
-        made = projections_for(named, *widths, shared=job.recipe.shared_projection)
+        made = projections_for(named, *widths, shared=job.recipe.projection == "shared")
     if (start / "projections.safetensors").is_file():
         # General distillation may have trained a projection that no term here asks for.
         learned, wanted = load_file(start / "projections.safetensors"), made.state_dict()

@@ -1,17 +1,22 @@
 """General distillation: plain text, the teacher *before* fine-tuning, states only (TinyBERT's first pass)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from transformers import PreTrainedModel
 
 from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
+from potstill.data.masking import MaskRule, MaskVocabulary
 from potstill.data.packing import open_packed, pack_texts
 from potstill.data.schema import evaluation_keys, texts_without
 from potstill.errors import DataError
 from potstill.models.loading import longest_input, read_config
+from potstill.models.masked_lm import load_masked_lm, masked_lm_over
 from potstill.models.precision import held
 from potstill.models.student import Shape
 from potstill.models.teacher import load_classifier
@@ -24,10 +29,11 @@ from potstill.pipeline.run import Context
 from potstill.pipeline.teach import save_model, set_dropout
 from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import teacher_ids
-from potstill.recipes import build_terms
-from potstill.recipes.programs import Distilling
+from potstill.recipes import Phase, build_terms
+from potstill.recipes.distilling import Distilling
+from potstill.recipes.masked import MaskedDistilling
 from potstill.storage import atomic_folder, read_manifest, write_json
-from potstill.training import Schedule
+from potstill.training import LossTerm, Schedule
 
 __all__ = ["general_stage"]
 
@@ -37,35 +43,15 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
 
     Texts that stand in dev or test are left out.
     """
-    settings = job.settings.general
     labels = tuple(task_facts(context.done["data"])["labels"])
-    precision = job.settings.distill.precision
-    source = job.teacher.paths[0]
-    student = load_classifier(context.done["start"] / "model", labels)
-    # States alone are learned: whatever head the checkpoint has, and for which labels, plays no part.
-    teacher = held(load_classifier(source, labels, new_head=True), precision)
-    teacher.requires_grad_(requires_grad=False)
-    own = job.recipe.general
-    phase = replace(
-        own,
-        epochs=settings.epochs or own.epochs,
-        batch_size=settings.batch_size or own.batch_size,
-        learning_rate=settings.learning_rate or own.learning_rate,
-    )
+    phase, folder = _phase(job), context.done["start"] / "model"
+    student = load_classifier(folder, labels)
     set_dropout(student, on=phase.dropout)
-    encodings = _packed(context, job, context.done["start"] / "model")
-    projections = distilling_projections(job, [phase], student, teacher, context.done["start"])
-    terms = build_terms(
-        phase,
-        student=Shape.of(student.config).layers,
-        teacher=Shape.of(teacher.config).layers,
-        mapping=job.settings.distill.mapping,
-        temperature=1.0,
-        layers=job.layers,
-    )
+    encodings = _packed(context, job, folder)
     ids = np.arange(len(encodings), dtype=np.int64)
     batches = Batches(encodings, np.full(len(encodings), -1), ids, phase.batch_size, job.settings.run.seed)
-    program = Distilling(student, teacher, terms, projections, batches, teacher_ids=teacher_ids(context, student))
+    make = _masked_program if phase.objective == "masked" else _states_program
+    program = make(context, job, phase, student, labels, batches)
     try:
         result, schedule = run_training(
             context,
@@ -81,13 +67,68 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
         )
     finally:
         program.close()
-    save_model(student, context.folder / "model", context.done["start"] / "model")
-    tensors = {name: tensor.float().contiguous() for name, tensor in projections.state_dict().items()}
+    save_model(student, context.folder / "model", folder)
+    tensors = {name: tensor.float().contiguous() for name, tensor in program.projections.state_dict().items()}
     if tensors:
         save_file(tensors, context.folder / "projections.safetensors")
-    named = [(term.name, term.weight, term.temperature) for term in terms]
+    named = [(term.name, term.weight, term.temperature) for term in program.terms]
     facts = phase_facts(result, schedule, len(encodings), phase.batch_size, named)
     write_json(context.folder / "training.json", {"general": facts})
+
+
+def _phase(job: Job) -> Phase:
+    """The recipe's general distillation, with what the settings say."""
+    settings, own = job.settings.general, job.recipe.general
+    assert own is not None
+    return replace(
+        own,
+        epochs=settings.epochs or own.epochs,
+        batch_size=settings.batch_size or own.batch_size,
+        learning_rate=settings.learning_rate or own.learning_rate,
+    )
+
+
+def _terms(job: Job, phase: Phase, student: PreTrainedModel) -> tuple[LossTerm, ...]:
+    return build_terms(
+        phase,
+        student=Shape.of(student.config).layers,
+        teacher=Shape.of(job.config).layers,
+        mapping=job.settings.distill.mapping,
+        layers=job.layers,
+    )
+
+
+def _states_program(
+    context: Context, job: Job, phase: Phase, student: PreTrainedModel, labels: Sequence[str], batches: Batches
+) -> Distilling:
+    """States alone are learned: whatever head the teacher has, and for which labels, plays no part."""
+    teacher = held(load_classifier(job.teacher.paths[0], labels, new_head=True), job.settings.distill.precision)
+    teacher.requires_grad_(requires_grad=False)
+    projections = distilling_projections(job, [phase], student, teacher, context.done["start"])
+    terms = _terms(job, phase, student)
+    return Distilling(student, teacher, terms, projections, batches, teacher_ids=teacher_ids(context, student))
+
+
+def _masked_program(
+    context: Context, job: Job, phase: Phase, student: PreTrainedModel, labels: Sequence[str], batches: Batches
+) -> MaskedDistilling:
+    """A masked LM over the student's own encoder; its head is thrown away in the end."""
+    terms = _terms(job, phase, student)
+    teacher = None
+    if any(term.reads != "masked" for term in terms):
+        teacher = held(load_masked_lm(job.teacher.paths[0]), job.settings.distill.precision)
+        teacher.requires_grad_(requires_grad=False)
+    vocabulary = MaskVocabulary.of(Tokenizer.from_file(str(context.done["start"] / "model" / "tokenizer.json")))
+    return MaskedDistilling(
+        masked_lm_over(student, teacher, seed=job.settings.run.seed),
+        teacher,
+        terms,
+        distilling_projections(job, [phase], student, teacher or student, context.done["start"]),
+        batches,
+        MaskRule(),
+        vocabulary,
+        teacher_ids(context, student),
+    )
 
 
 def _packed(context: Context, job: Job, folder: Path) -> Encodings:

@@ -12,10 +12,12 @@ from transformers import PretrainedConfig
 
 from potstill.config import Settings
 from potstill.data.encoding import TextEncoder
+from potstill.data.masking import MaskVocabulary
 from potstill.data.pruning import kept_pieces
 from potstill.data.schema import Columns
 from potstill.data.sources import Source, resolve_data, resolve_model
 from potstill.errors import DataError, ModelError, SettingsError, SourceError
+from potstill.losses import value_kl
 from potstill.models.loading import longest_input
 from potstill.models.masked_lm import has_masked_lm_head
 from potstill.models.student import Shape
@@ -24,6 +26,7 @@ from potstill.pipeline.inputs import check_texts, checked_model
 from potstill.pipeline.training import Conditions
 from potstill.progress import Reporter
 from potstill.recipes import RECIPES, Recipe, chosen_layers, with_overrides
+from potstill.recipes.reading import needs_projection
 from potstill.storage import digest_file, read_json
 
 __all__ = ["Job", "is_trained", "prepare_job"]
@@ -68,7 +71,7 @@ class Job:
     @property
     def layers(self) -> tuple[int, ...] | None:
         """Layers (1-based) of the model above the student, where the settings name them; they say which teach which."""
-        named = self.settings.student.layers
+        named = self.settings.student.layers or (self.recipe.layers if self.way == "layers" else None)
         above = self.assistants[-1] if self.assistants else Shape.of(self.config)
         return None if named is None else chosen_layers(self.shape.layers, above.layers, named)
 
@@ -124,6 +127,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     _check_extras(settings)
     _check_vocabulary(settings, teacher)
     _check_augmenting(settings, teacher)
+    _check_masked(settings, teacher, recipe)
     texts = tuple(resolve_data(name, report=report) for name in settings.general.texts)
     check_texts(texts, "general.texts", report)
     return Job(
@@ -164,6 +168,12 @@ def _check_shapes(settings: Settings, shapes: Sequence[Shape], way: str, recipe:
         _check_shape(assistant, above, "shrunk", recipe, what="student.assistants: an assistant")
     _check_shape(shapes[-1], shapes[-2], way, recipe)
     if settings.general.texts:  # there the teacher itself teaches the student
+        if recipe.general is None:
+            raise SettingsError(
+                f"general.texts with distill.mode = {recipe.name}",
+                expected="a mode that distils on plain text: " + ", ".join(n for n, r in RECIPES.items() if r.general),
+                fix="leave general.texts out",
+            )
         _check_shape(shapes[-1], shapes[0], "model", replace(recipe, phases=(recipe.general,)))
     _check_layers(settings, way, shapes[-2])
 
@@ -193,6 +203,20 @@ def _check_vocabulary(settings: Settings, teacher: Source) -> None:
 
 def _number(vocabulary: str | int) -> int | None:
     return vocabulary if isinstance(vocabulary, int) else None
+
+
+def _check_masked(settings: Settings, teacher: Source, recipe: Recipe) -> None:
+    """Methods that learn the teacher's words need a teacher that has some."""
+    general = recipe.general
+    if not settings.general.texts or general is None or general.objective != "masked":
+        return
+    MaskVocabulary.of(Tokenizer.from_file(str(teacher.paths[0] / "tokenizer.json")))
+    needed = any(term.weight and term.reads != "masked" for term in general.terms)
+    if needed and not has_masked_lm_head(teacher.paths[0]):
+        raise ModelError(
+            f"{teacher.name} has no masked-LM head, whose words {recipe.name} learns",
+            fix="train one with potstill pretrain --objective masked, and give its model/ as the teacher",
+        )
 
 
 def _check_layers(settings: Settings, way: str, above: Shape) -> None:
@@ -262,24 +286,33 @@ def _recipe(settings: Settings) -> Recipe:
         epochs=chosen.epochs,
         batch_size=chosen.batch_size,
         learning_rate=chosen.learning_rate,
+        projection=chosen.projection,
     )
 
 
 def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe, what: str = "a student") -> None:
-    names = [term.name for phase in recipe.phases for term in phase.terms if term.weight]
-    inner = "attention" in names or "hidden" in names
+    terms = [term for phase in recipe.phases for term in phase.terms if term.weight]
+    inner = any(term.places in ("mapped", "inner", "middle") for term in terms)
     if shape.layers > teacher.layers and inner:
         raise ModelError(
             f"{what} of {shape.layers} layers under a teacher of {teacher.layers}",
             expected=f"{teacher.layers} layers or fewer",
             fix="choose a smaller student",
         )
-    if "attention" in names and shape.heads != teacher.heads:
+    if shape.heads != teacher.heads and any(term.reads == "scores" or term.fn is value_kl for term in terms):
         fitting = f"a shape such as {shape.layers}x{max(1, shape.hidden // teacher.heads) * teacher.heads}"
         raise ModelError(
             f"{what} {shape} with {shape.heads} heads under a teacher with {teacher.heads}: "
             "the attention loss compares head with head",
-            fix=f"choose {fitting}, or leave that loss out (distill.weights.attention = 0, no general.texts)",
+            fix=f"choose {fitting}, leave that loss out (distill.weights.attention = 0, no general.texts), or take "
+            "distill.mode = minilm2, whose relations need no equal heads",
+        )
+    bare = [term.name for term in terms if needs_projection(term)] if recipe.projection == "none" else []
+    if bare and shape.hidden != teacher.hidden:
+        raise ModelError(
+            f"{what} {shape} under a teacher {teacher} wide: the {bare[0]} loss compares hidden states as they are",
+            expected=f"{teacher.hidden} wide",
+            fix="set distill.projection to each",
         )
     if way == "layers" and (shape.hidden, shape.ffn, shape.heads) != (teacher.hidden, teacher.ffn, teacher.heads):
         raise ModelError(

@@ -194,8 +194,11 @@ class _Stages:
         """What the student is measured against; returns the models among it, role → stage."""
         job, evaluate = self.job, self.settings.evaluate
         models = {}
-        if evaluate.hard_labels:
+        # Where the task is learned from labels alone, what the teacher gave is the start.
+        taught = job.recipe.teaches_the_task
+        if evaluate.hard_labels and (taught or start != "start"):
             models["hard_labels"] = "hard-labels"
+            start = start if taught else "start"
             self.add(
                 "hard-labels",
                 partial(hard_labels_stage, job=job, budget=self.budget, start=start, student="student"),

@@ -18,7 +18,7 @@ from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job
 from potstill.pipeline.run import Context
 from potstill.pipeline.training import phase_facts, run_training
-from potstill.recipes.programs import FineTuning
+from potstill.recipes.fine_tuning import FineTuning
 from potstill.tasks import Classification
 from potstill.training import Schedule
 

@@ -3,12 +3,12 @@
 A student that starts near its teacher can learn states and answers at once: the two passes of TinyBERT become one.
 """
 
-from potstill.losses import attention_mse, hard_cross_entropy, hidden_mse, logits_kl
-from potstill.recipes.recipe import Phase, Recipe, Term
+from dataclasses import replace
 
-__all__ = ["POTSTILL"]
+from potstill.recipes.recipe import Phase, Recipe
+from potstill.recipes.terms import ATTENTION, EMBEDDING, HARD, HIDDEN, LOGITS
 
-_STATES = (Term("embedding", hidden_mse), Term("hidden", hidden_mse), Term("attention", attention_mse))
+_STATES = (EMBEDDING, HIDDEN, ATTENTION)
 
 POTSTILL = Recipe(
     name="potstill",
@@ -17,11 +17,11 @@ POTSTILL = Recipe(
         Phase(
             "distil",
             (
-                Term("embedding", hidden_mse, 0.0),
-                Term("hidden", hidden_mse),
-                Term("attention", attention_mse, 0.1),
-                Term("logits", logits_kl),
-                Term("hard", hard_cross_entropy, 0.3),
+                replace(EMBEDDING, weight=0.0),
+                HIDDEN,
+                replace(ATTENTION, weight=0.1),
+                LOGITS,
+                replace(HARD, weight=0.3),
             ),
             epochs=None,
             examples=300_000,
@@ -34,5 +34,5 @@ POTSTILL = Recipe(
     ),
     copies=10,
     start="shrunk",
-    shared_projection=False,
+    projection="each",
 )

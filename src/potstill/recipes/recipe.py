@@ -1,18 +1,18 @@
 """What a recipe is: phases, each with its loss terms and hyper-parameters. Declared, so that they can be printed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from torch import Tensor
-
 from potstill.errors import ModelError, SettingsError
+from potstill.recipes.terms import Places, Term
 from potstill.training.program import LossTerm
 
 __all__ = [
     "LayerChoice",
     "LayerMapping",
     "Phase",
+    "Projection",
     "Recipe",
     "Term",
     "build_terms",
@@ -22,22 +22,8 @@ __all__ = [
 ]
 
 LayerMapping = Literal["uniform", "top", "bottom"]
+Projection = Literal["shared", "each", "none"]
 LayerChoice = Literal["every-other", "top", "bottom", "ends"]
-
-
-@dataclass(frozen=True)
-class Term:
-    """A loss term before the models are known.
-
-    Attributes:
-        name: `embedding`, `hidden`, `attention`, `logits` or `hard`; it also says what the function is applied to.
-        fn: A function of `potstill.losses`.
-        weight: What multiplies it; `hidden` and `attention` are sums over the mapped layers.
-    """
-
-    name: Literal["embedding", "hidden", "attention", "logits", "hard"]
-    fn: Callable[..., tuple[Tensor, float]]
-    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +37,8 @@ class Phase:
         examples: Examples to see where `epochs` is None.
         batch_size, learning_rate: Of a step; the rate is the peak.
         warmup, decay, average: As in `potstill.training.Schedule`.
+        objective: What general distillation does with its text: `states` reads it as it is, `masked` masks it, for
+            terms on words.
         dropout: Whether the student's dropout is on.
         augmented: Whether augmented texts are read beside the originals.
         reference_width: The hidden size that `learning_rate` is for; others get it in inverse proportion. None means
@@ -69,6 +57,7 @@ class Phase:
     dropout: bool = True
     augmented: bool = True
     reference_width: int | None = None
+    objective: Literal["states", "masked"] = "states"
 
     def rate(self, width: int) -> float:
         """Peak learning rate for a student of hidden size `width`."""
@@ -82,21 +71,31 @@ class Recipe:
     Attributes:
         name: As in `distill.mode`.
         phases: Task distillation, in order.
-        general: Distillation on plain text with the un-fine-tuned teacher; run where texts are given.
+        general: Distillation on plain text with the un-fine-tuned teacher; run where texts are given. None: the method
+            has none.
         copies: Augmented texts for each text.
         start: How the student starts where the settings leave it open.
-        shared_projection: One projection with bias for all hidden states (the released code), or one each without.
+        layers: Which of the teacher's layers it starts from, and is taught by, where the settings leave it open; None
+            leaves that to the mapping.
+        projection: Of hidden states, from the student's width to the teacher's: one with bias for all terms (the
+            released TinyBERT), one for each term without, or none, where the widths must be equal.
         weight_decay, clip: The optimiser's.
     """
 
     name: str
     phases: tuple[Phase, ...]
-    general: Phase
+    general: Phase | None
     copies: int
-    start: Literal["shrunk", "random"]
-    shared_projection: bool
+    start: Literal["shrunk", "layers", "random"]
+    projection: Projection
+    layers: LayerChoice | None = None
     weight_decay: float = 0.01
     clip: float = 1.0
+
+    @property
+    def teaches_the_task(self) -> bool:
+        """Whether the task's phases learn from the teacher at all, and not from the labels alone."""
+        return any(term.weight and term.reads != "labels" for phase in self.phases for term in phase.terms)
 
 
 def layer_pairs(student: int, teacher: int, mapping: LayerMapping) -> tuple[tuple[int, int], ...]:
@@ -150,7 +149,7 @@ def build_terms(
     student: int,
     teacher: int,
     mapping: LayerMapping,
-    temperature: float,
+    temperature: float | None = None,
     layers: Sequence[int] | None = None,
 ) -> tuple[LossTerm, ...]:
     """The phase's terms for models of `student` and `teacher` layers; terms of weight 0 are left out.
@@ -160,16 +159,33 @@ def build_terms(
         student: Layers of the student.
         teacher: Layers of the teacher.
         mapping: Which teacher layer teaches which student layer.
-        temperature: Of the logits term.
+        temperature: Of soft targets; None means each term's own.
         layers: Teacher layer (1-based) of each student layer, in place of the mapping; None means the mapping.
+
+    Raises:
+        ModelError: A term on mapped layers under a teacher of fewer layers.
     """
-    inner = any(term.weight and term.name in ("hidden", "attention") for term in phase.terms)
+    terms = [term for term in phase.terms if term.weight]
+    inner = any(term.places in ("mapped", "inner", "middle") for term in terms)
     pairs = layer_pairs(student, teacher, mapping) if inner and layers is None else tuple(enumerate(layers or (), 1))
-    places: Mapping[str, tuple[tuple[int, int], ...]] = {"embedding": ((0, 0),), "hidden": pairs, "attention": pairs}
+    places: Mapping[Places, tuple[tuple[int, int], ...]] = {
+        "none": (),
+        "embedding": ((0, 0),),
+        "mapped": pairs,
+        "inner": pairs[:-1] or pairs,
+        "middle": pairs[(len(pairs) - 1) // 2 :][:1],
+        "last": ((student, teacher),),
+    }
     return tuple(
-        LossTerm(term.name, term.fn, places.get(term.name, ()), term.weight, temperature)
-        for term in phase.terms
-        if term.weight
+        LossTerm(
+            term.name,
+            term.fn,
+            places[term.places],
+            term.weight,
+            term.temperature if temperature is None else temperature,
+            term.reads,
+        )
+        for term in terms
     )
 
 
@@ -180,6 +196,7 @@ def with_overrides(
     epochs: int | None,
     batch_size: int | None,
     learning_rate: float | None,
+    projection: Projection | None = None,
 ) -> Recipe:
     """The recipe with what the user set: each override holds for every task phase; None leaves the recipe's own.
 
@@ -212,4 +229,4 @@ def with_overrides(
     phases = tuple(phase for phase in map(change, recipe.phases) if any(term.weight for term in phase.terms))
     if not phases:
         raise SettingsError("distill.weights that are all 0", expected="one above 0")
-    return replace(recipe, phases=phases)
+    return replace(recipe, phases=phases, projection=projection or recipe.projection)

@@ -5,24 +5,27 @@ weights are 1. The two modes differ in what an average is taken over and in the 
 lists it.
 """
 
+from dataclasses import replace
+
 from potstill.losses import (
-    attention_mse,
     attention_mse_reference,
-    hidden_mse,
     hidden_mse_reference,
     soft_cross_entropy,
     soft_cross_entropy_reference,
 )
-from potstill.recipes.recipe import Phase, Recipe, Term
+from potstill.recipes.recipe import Phase, Recipe
+from potstill.recipes.terms import ATTENTION, EMBEDDING, HIDDEN, LOGITS
 
 __all__ = ["PAPER", "REFERENCE"]
 
-_PAPER_STATES = (Term("embedding", hidden_mse), Term("hidden", hidden_mse), Term("attention", attention_mse))
+_PAPER_STATES = (EMBEDDING, HIDDEN, ATTENTION)
 _CODE_STATES = (
-    Term("embedding", hidden_mse_reference),
-    Term("hidden", hidden_mse_reference),
-    Term("attention", attention_mse_reference),
+    replace(EMBEDDING, fn=hidden_mse_reference),
+    replace(HIDDEN, fn=hidden_mse_reference),
+    replace(ATTENTION, fn=attention_mse_reference),
 )
+_PAPER_LOGITS = (replace(LOGITS, fn=soft_cross_entropy),)
+_CODE_LOGITS = (replace(LOGITS, fn=soft_cross_entropy_reference),)
 
 PAPER = Recipe(
     name="paper",
@@ -31,11 +34,11 @@ PAPER = Recipe(
         Phase(
             "intermediate", _PAPER_STATES, epochs=20, batch_size=32, learning_rate=5e-5, warmup=0.0, decay="constant"
         ),
-        Phase("prediction", (Term("logits", soft_cross_entropy),), epochs=3, batch_size=32, learning_rate=3e-5),
+        Phase("prediction", _PAPER_LOGITS, epochs=3, batch_size=32, learning_rate=3e-5),
     ),
     copies=20,
     start="random",
-    shared_projection=False,
+    projection="each",
 )
 
 REFERENCE = Recipe(
@@ -43,11 +46,9 @@ REFERENCE = Recipe(
     general=Phase("general", _CODE_STATES, epochs=3, batch_size=256, learning_rate=5e-5),
     phases=(
         Phase("intermediate", _CODE_STATES, epochs=20, batch_size=32, learning_rate=5e-5, warmup=0.0, decay="constant"),
-        Phase(
-            "prediction", (Term("logits", soft_cross_entropy_reference),), epochs=3, batch_size=32, learning_rate=3e-5
-        ),
+        Phase("prediction", _CODE_LOGITS, epochs=3, batch_size=32, learning_rate=3e-5),
     ),
     copies=20,
     start="random",
-    shared_projection=True,
+    projection="shared",
 )

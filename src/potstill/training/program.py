@@ -24,6 +24,7 @@ class LossTerm:
             term is the *sum* over the pairs, each averaged by its own count.
         weight: What multiplies the term.
         temperature: For soft targets; 1.0 elsewhere.
+        reads: What it is applied to; programs know what that means.
     """
 
     name: str
@@ -31,6 +32,7 @@ class LossTerm:
     layers: tuple[tuple[int, int], ...] = ()
     weight: float = 1.0
     temperature: float = 1.0
+    reads: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class TermValue:
 
 
 class Program(Protocol):
-    """See `potstill.recipes.programs` for those there are."""
+    """See `potstill.recipes` and `potstill.pretraining` for those there are."""
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:

@@ -1,0 +1,55 @@
+"""Fine-tuning on labels, as a program: the teacher's, and that of students whose method ends with it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from potstill.data.batching import Batches
+from potstill.losses import hard_cross_entropy
+from potstill.models.forward import forward_inputs
+from potstill.models.precision import choose_attention
+from potstill.training.program import TermValue
+
+__all__ = ["FineTuning"]
+
+
+class FineTuning:
+    """Cross-entropy on labels: BERT's fine-tuning (Devlin et al., arXiv 1810.04805, section 4)."""
+
+    def __init__(self, model: PreTrainedModel, batches: Batches) -> None:
+        self.modules: dict[str, nn.Module] = {"model": model}
+        self.weights = {"hard": 1.0}
+        self.model, self.data = model, batches
+
+    def batches(self, epoch: int) -> Sequence[np.ndarray]:
+        """As `Program.batches`."""
+        return self.data.of_epoch(epoch)
+
+    def size(self, rows: np.ndarray) -> float:
+        """As `Program.size`."""
+        return self.data.tokens(rows)
+
+    def counts(self, rows: np.ndarray) -> dict[str, float]:
+        """As `Program.counts`."""
+        return {"hard": float(np.count_nonzero(self.data.labels[rows] >= 0))}
+
+    def step(self, rows: np.ndarray) -> dict[str, TermValue]:
+        """As `Program.step`."""
+        inputs = forward_inputs(self.model, self.data.encodings.batch(rows))
+        choose_attention(self.model, inputs["input_ids"].shape[1], backward=True)
+        logits = self.model(**inputs).logits
+        return {
+            "hard": TermValue(*hard_cross_entropy(logits, torch.from_numpy(self.data.labels[rows]).to(logits.device)))
+        }
+
+    def describe(self, rows: np.ndarray) -> str:
+        """As `Program.describe`."""
+        return self.data.describe(rows)
+
+    def state(self) -> dict[str, Any]:
+        """As `Program.state`."""
+        return {"program": "fine-tuning", "data": self.data.digest()}

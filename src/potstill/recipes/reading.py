@@ -1,0 +1,176 @@
+"""What each kind of loss term is applied to, and what its sum is divided by. A new kind is a row here."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from potstill import losses
+from potstill.models.tap import LayerStates, Want
+from potstill.recipes.terms import Term
+from potstill.training.program import LossTerm
+
+__all__ = ["Outputs", "Sizes", "arguments", "count_of", "needs_projection", "wanted_states"]
+
+_STATES: Mapping[str, tuple[Want, ...]] = {
+    "hidden": ("hidden",),
+    "scores": ("q", "k"),
+    "queries": ("q",),
+    "keys": ("k",),
+    "values": ("v",),
+    "logits": (),
+    "labels": (),
+    "words": (),
+    "masked": (),
+}
+"""What is tapped for each thing that a term reads."""
+
+_TEMPERED = (losses.soft_cross_entropy, losses.soft_cross_entropy_reference, losses.logits_kl, losses.word_kl)
+_WITHOUT_PROJECTION = (losses.pairwise_similarity_mse,)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What student and teacher computed on a batch.
+
+    Attributes:
+        logits, target: (B, C), the student's and the teacher's; target is None where no term needs it. Of a masked LM
+            (n, V), at the masked places.
+        labels: int64 (B,), −1 where there is none. Of a masked LM (n,), the right words.
+        mask: (B, L); None where nothing is padded.
+        projections: Of hidden states; empty means that they are compared as they are.
+        states: The student's and the teacher's; None where no term needs them.
+    """
+
+    logits: Tensor
+    target: Tensor | None
+    labels: Tensor
+    mask: Tensor | None
+    projections: nn.ModuleDict
+    states: tuple[LayerStates, LayerStates] | None
+
+    def projected(self, name: str, hidden: Tensor) -> Tensor:
+        """The student's hidden states at the teacher's width."""
+        for key in ("all", name):
+            if key in self.projections:
+                made: Tensor = self.projections[key](hidden)
+                return made
+        return hidden
+
+
+def needs_projection(term: LossTerm | Term) -> bool:
+    """Whether the term compares hidden states feature by feature, so that their widths must be equal."""
+    return term.reads == "hidden" and term.fn not in _WITHOUT_PROJECTION
+
+
+def wanted_states(terms: Sequence[LossTerm], side: int) -> dict[Want, list[int]]:
+    """What to tap in the student (`side` 0) or the teacher (1): kind of state → layers."""
+    found: dict[Want, set[int]] = {}
+    for term in terms:
+        for want in _STATES[term.reads]:
+            found.setdefault(want, set()).update(pair[side] for pair in term.layers)
+    return {want: sorted(layers) for want, layers in found.items()}
+
+
+def arguments(term: LossTerm, outputs: Outputs) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Positional and keyword arguments of the term's function, once for each pair of layers."""
+    if term.reads in ("labels", "masked"):
+        yield (outputs.logits, outputs.labels), {}
+        return
+    if term.reads in ("logits", "words"):
+        yield (outputs.logits, outputs.target), {"temperature": term.temperature} if term.fn in _TEMPERED else {}
+        return
+    assert outputs.states is not None
+    student, teacher = outputs.states
+    for own, theirs in term.layers:
+        if term.reads == "hidden":
+            hidden = student.hidden[own]
+            ours = outputs.projected(term.name, hidden) if needs_projection(term) else hidden
+            yield (ours, teacher.hidden[theirs], outputs.mask), {}
+        elif term.reads == "scores":
+            pairs = (student.q[own], student.k[own]), (teacher.q[theirs], teacher.k[theirs])
+            biased = {"biases": (student.bias, teacher.bias)} if term.fn is losses.attention_kl else {}
+            yield (*pairs, (student.scale, teacher.scale), outputs.mask), biased
+        else:
+            kind = _STATES[term.reads][0]
+            ours, other = (getattr(states, kind)[layer] for states, layer in ((student, own), (teacher, theirs)))
+            widths = [part.shape[1] * part.shape[3] for part in (ours, other)]
+            recut = {"heads": losses.relation_heads(*widths)} if term.fn is losses.relation_kl else {}
+            yield (ours, other, outputs.mask), recut
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a batch, known without running it.
+
+    Attributes:
+        texts, tokens, labelled: Numbers of them, real tokens only.
+        padded: Tokens, padding included.
+        pairs, padded_pairs: Query-key pairs, of real tokens or of all.
+        classes, width, heads: Logits; the teacher's hidden size; the student's attention heads.
+        relations: Relation heads.
+        masked: Masked places; 0 where nothing is masked.
+    """
+
+    texts: float
+    tokens: float
+    labelled: float
+    padded: float
+    pairs: float
+    padded_pairs: float
+    classes: float
+    width: float
+    heads: float
+    relations: float
+    masked: float = 0.0
+
+    @classmethod
+    def of(
+        cls, lengths: np.ndarray, labels: np.ndarray, student: PreTrainedModel, teacher: PreTrainedModel | None
+    ) -> Self:
+        """From a batch's lengths and labels, and the models."""
+        count, longest = float(len(lengths)), float(lengths.max(initial=0))
+        widths = [int(model.config.hidden_size) for model in (student, teacher) if model is not None]
+        return cls(
+            texts=count,
+            tokens=float(lengths.sum()),
+            labelled=float(np.count_nonzero(labels >= 0)),
+            padded=longest * count,
+            pairs=float((lengths.astype(float) ** 2).sum()),
+            padded_pairs=longest**2 * count,
+            classes=float(student.config.num_labels or 0),
+            width=float(widths[-1]),
+            heads=float(student.config.num_attention_heads),
+            relations=float(losses.relation_heads(*widths)),
+        )
+
+
+_COUNTS: Mapping[Callable[..., Any], Callable[[Sizes], float]] = {
+    losses.hidden_mse: lambda s: s.tokens * s.width,
+    losses.hidden_mse_reference: lambda s: s.padded * s.width,
+    losses.attention_mse: lambda s: s.pairs * s.heads,
+    losses.attention_mse_reference: lambda s: s.padded_pairs * s.heads,
+    losses.attention_kl: lambda s: s.tokens * s.heads,
+    losses.relation_kl: lambda s: s.tokens * s.relations,
+    losses.value_kl: lambda s: s.tokens * s.heads,
+    losses.cosine_distance: lambda s: s.tokens,
+    losses.cls_mse: lambda s: s.texts,
+    losses.vector_mse: lambda s: s.texts * s.width,
+    losses.vector_cosine: lambda s: s.texts,
+    losses.pairwise_similarity_mse: lambda s: s.texts * (s.texts - 1),
+    losses.logits_mse: lambda s: s.texts * s.classes,
+    losses.logits_kl: lambda s: s.texts,
+    losses.soft_cross_entropy: lambda s: s.texts,
+    losses.soft_cross_entropy_reference: lambda s: s.texts * s.classes,
+    losses.hard_cross_entropy: lambda s: s.labelled,
+    losses.word_cross_entropy: lambda s: s.masked,
+    losses.word_kl: lambda s: s.masked,
+}
+
+
+def count_of(term: LossTerm, sizes: Sizes) -> float:
+    """The count that the term's function will return for a batch of these sizes."""
+    return _COUNTS[term.fn](sizes)

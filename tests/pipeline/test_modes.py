@@ -1,0 +1,101 @@
+"""Every method through the whole job, and combinations that cannot be, refused before work with the way out."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.pipeline.tiny_job import tiny_settings, write_rows
+from tests.tiny import tiny_model
+from transformers import BertForMaskedLM
+
+from potstill.config import Settings
+from potstill.errors import ModelError, SettingsError
+from potstill.pipeline import distill
+from potstill.recipes import RECIPES
+
+OTHERS = [name for name in RECIPES if name not in ("potstill", "paper", "reference")]  # those: test_distill
+QUICK = ("distill.epochs=1", "export.formats=[]", "general.max_length=16", "general.epochs=1", "general.batch_size=8")
+
+
+def settings_of(folder: Path, mode: str, *overrides: str, kind: str = "bert") -> Settings:
+    recipe = RECIPES[mode]
+    shape = "1x32x64x4" if recipe.start == "layers" else "1x16x32x4"
+    texts = [f'general.texts="{write_rows(folder / "plain.tsv", 60, 9)}"'] if recipe.general else []
+    chosen = (f"distill.mode={mode}", f"student.shape={shape}")
+    settings = tiny_settings(folder, *chosen, *QUICK, *texts, *overrides, kind=kind)
+    if mode == "distilbert":
+        masked_lm(folder / "teacher")
+    return settings
+
+
+def masked_lm(folder: Path) -> None:
+    """The tiny teacher with a masked-LM head in the place of its classifier's."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        BertForMaskedLM.from_pretrained(folder).save_pretrained(folder)
+
+
+@pytest.mark.parametrize("mode", OTHERS)
+def test_every_method_runs(tmp_path: Path, mode: str) -> None:
+    report = distill(settings_of(tmp_path, mode))
+    recipe = RECIPES[mode]
+    names = [stage["name"] for stage in report["recipe"]["stages"]]
+    assert ("general" in names) == (recipe.general is not None)
+    phases = [name.split(": ")[-1] for name in names if name.startswith("student")]
+    assert len(phases) == len(recipe.phases)
+    assert report["recipe"]["mode"] == mode
+    assert report["student"]["start"] == recipe.start
+    # Of a student that is only fine-tuned from the teacher's layers, the baseline would be the student.
+    assert ("hard_labels" in report["baselines"]) == (recipe.teaches_the_task or recipe.general is not None)
+    terms = {term["name"]: term for stage in report["recipe"]["stages"] for term in stage["terms"]}
+    assert set(terms) >= {term.name for phase in recipe.phases for term in phase.terms}
+    if mode == "pkd":
+        assert terms["logits"]["temperature"] == 10.0
+
+
+def test_a_projection_lets_a_narrow_student_learn_patiently(tmp_path: Path) -> None:
+    narrow = ("student.shape=1x16x32x4", "student.start=shrunk")
+    with pytest.raises(ModelError, match=r"the cls loss compares hidden states as they are; .*projection to each"):
+        distill(settings_of(tmp_path, "pkd", *narrow))
+    report = distill(settings_of(tmp_path, "pkd", *narrow, "distill.projection=each", "distill.temperature=2"))
+    assert report["student"]["shape"] == "1x16x32x4"
+
+
+def test_relations_need_no_equal_heads(tmp_path: Path) -> None:
+    heads = ("student.shape=1x16x32x2",)
+    with pytest.raises(ModelError, match=r"compares head with head.*minilm2"):
+        distill(settings_of(tmp_path, "minilm", *heads))
+    assert distill(settings_of(tmp_path, "minilm2", *heads))["student"]["shape"] == "1x16x32x2"
+
+
+@pytest.mark.parametrize(
+    ("mode", "overrides", "error", "match"),
+    [
+        ("logits", ['general.texts="{0}/plain.tsv"'], SettingsError, "leave general.texts out"),
+        ("poor-mans", ["student.shape=1x16x32x4"], ModelError, 'set student.start to "shrunk"'),
+        ("minilm2", ["distill.weights.cls=1"], SettingsError, "no such term"),
+        ("fitnets", ["student.shape=3x16x32x4"], ModelError, "2 layers or fewer"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_work(tmp_path: Path, mode: str, overrides, error, match: str) -> None:
+    write_rows(tmp_path / "plain.tsv", 60, 9)
+    with pytest.raises(error, match=match):
+        distill(settings_of(tmp_path, mode, *(text.format(tmp_path) for text in overrides)))
+    assert not (tmp_path / "run" / "stages").exists()
+
+
+def test_minilm_under_a_teacher_with_a_relative_bias(tmp_path: Path) -> None:
+    report = distill(settings_of(tmp_path, "minilm", kind="mpnet"))
+    assert report["student"]["model_type"] == "mpnet"
+
+
+def test_words_need_a_teacher_that_has_some(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "distilbert")
+    tiny_model(tmp_path / "teacher", kind="bert", layers=2, hidden=32, heads=4, labels=("LABEL_0", "LABEL_1"))
+    with pytest.raises(ModelError, match="has no masked-LM head, whose words distilbert learns; fix: train one"):
+        distill(settings)
+
+
+def test_a_masked_lm_of_fewer_words(tmp_path: Path) -> None:
+    report = distill(settings_of(tmp_path, "distilbert", "student.vocabulary=used"))
+    assert report["student"]["vocabulary"]["pieces"] < report["student"]["vocabulary"]["before"]
