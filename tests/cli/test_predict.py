@@ -196,6 +196,15 @@ def test_a_file_without_the_column(run, predictor, tmp_path):
     assert "has no column 'text'" in ran.err
 
 
+def test_a_file_that_is_given_as_a_text(run, predictor, tmp_path):
+    (tmp_path / "r.csv").write_text("text\ngood\n")
+    ran = run("predict", "d", "r.csv")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: r.csv is a file, and would be read as a text; fix: write --input r.csv\n"
+    assert run("predict", "d", "r.csv is a name").code == 0
+    assert run("predict", "d", "long " * 2000).code == 0
+
+
 def test_output(run, predictor, tmp_path):
     ran = run("predict", "d", "--output", "a.jsonl", stdin=b"x\n\ny\n")
     assert (ran.code, ran.out) == (0, "")

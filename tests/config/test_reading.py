@@ -110,7 +110,8 @@ def test_what_is_missing():
     [
         (
             "distill.mode=papr",
-            'distill.mode = "papr"; expected "potstill", "paper" or "reference"; fix: did you mean "paper"?',
+            '"minilm", "minilm2", "pkd", "distilbert", "well-read", "logits", "fitnets", "poor-mans" or "vectors"; '
+            'fix: did you mean "paper"?',
         ),
         (
             "teacher.epochs=-1",

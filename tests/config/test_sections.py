@@ -95,7 +95,7 @@ def test_a_misspelt_start_is_not_taken_for_a_model():
 
 def test_weights_must_leave_a_term():
     with pytest.raises(SettingsError, match="every weight"):
-        WeightSettings(embedding=0, hidden=0, attention=0, logits=0, hard=0)
+        WeightSettings(**dict.fromkeys(WeightSettings.model_fields, 0))
     assert WeightSettings(embedding=0).hidden is None
 
 

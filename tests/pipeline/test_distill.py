@@ -210,6 +210,8 @@ def test_weights_are_looked_at_before_any_work(tmp_path: Path) -> None:
 def test_a_budget_that_holds_nothing_is_said(tmp_path: Path) -> None:
     (note,) = [line for line in plan(tiny_settings(tmp_path, "run.budget=0.01"))["notes"] if "run.budget" in line]
     assert note.startswith("run.budget = 0.01 minutes: exporting and measuring alone take about 1.5")
+    noted = plan(tiny_settings(tmp_path, "run.budget=9"))["notes"]
+    assert any(line.startswith("of the budget of 9 minutes 1.5 are kept") and "7.5 are left" in line for line in noted)
     with pytest.raises(GateRefused, match=r"the budget of 0\.01 minutes left its fine-tuning .* of 25 epochs"):
         distill(tiny_settings(tmp_path, "run.budget=0.01", "teacher.learning_rate=1e-9"))
 

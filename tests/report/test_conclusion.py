@@ -140,3 +140,14 @@ def test_a_student_above_its_teacher_says_that_the_teacher_is_at_fault(full):
     assert "which has learnt too little: fine-tune the teacher longer" in conclude(full)
     full["retention"]["low"] = 0.99
     assert "learnt too little" not in conclude(full)
+
+
+@pytest.mark.parametrize(("steps", "said"), [(10, True), (399, True), (400, False), (4000, False)])
+def test_a_training_that_was_cut_short_is_told_before_every_comparison(full, steps, said):
+    stage = full["recipe"]["stages"][-1]
+    stage |= {"name": "student", "steps": steps, "planned": 4000}
+    sentence = conclude(full)
+    words = f"The time allowed left student {steps:,} of the 4,000 steps of its recipe"
+    assert (words in sentence) == said
+    if said and "But " in sentence:
+        assert sentence.index(words) < sentence.index("But ")

@@ -307,3 +307,71 @@ def test_a_batch_without_a_label_moves_nothing_but_decay():
     before = weights_of(program)
     train(program, AdamW(program.modules, weight_decay=0.0), Schedule(2, 0.1), seed=(0,))
     assert all(torch.equal(weight, before[name]) for name, weight in weights_of(program).items())
+
+
+@given(
+    at=st.integers(20, 90),
+    total=st.integers(10, 300),
+    again=st.integers(1, 50),
+    decay=st.sampled_from(["linear", "constant"]),
+)
+def test_a_changed_schedule_goes_on_from_where_it_stands_to_its_new_end(at, total, again, decay):
+    before = Schedule(100, 1.0, warmup=0.1, decay=decay, average=0.2)
+    total = max(total, at + 1)
+    changed = before.changed(at, total)
+    assert changed.total == total
+    assert changed.averaged == round(0.2 * total)
+    assert [changed.rate(step) for step in range(at + 1)] == [before.rate(step) for step in range(at + 1)]
+    for step in range(at, total):
+        wanted = before.rate(at) * (total - step) / (total - at) if decay == "linear" else 1.0
+        assert changed.rate(step) == pytest.approx(wanted)
+    assert decay == "constant" or changed.rate(total) == 0
+    twice = changed.changed(min(at + again, total - 1), total + 40)
+    assert twice.rate(min(at + again, total - 1)) == pytest.approx(changed.rate(min(at + again, total - 1)))
+
+
+def replanned(folder, *, decide, stop=None, steps=40):
+    program, asked = Lines(batch_size=4), []
+
+    def replan(step, seconds, total):
+        assert seconds > 0
+        asked.append((step, total))
+        return decide(step, total)
+
+    class Stops:
+        def progress(self, done, *_args, **_values):
+            if done == stop:
+                raise KeyboardInterrupt
+
+        stage = note = warn = lambda *_: None
+
+    schedule = Schedule(steps, 0.01, average=0.2)
+    options = {"checkpoints": folder, "save_every": 0.0, "replan": replan, "report": Stops()}
+    result = train(program, AdamW(program.modules), schedule, seed=(0,), **options)
+    return program, result, asked
+
+
+def test_a_training_may_be_made_shorter_or_longer_on_the_way(tmp_path):
+    _, result, asked = replanned(tmp_path / "a", decide=lambda step, total: 20)
+    assert (result.steps, result.curve[-1]["step"]) == (20, 20)
+    assert asked[0] == (6, 40)  # a seventh of the steps, once the rate has risen
+    assert all(total == 20 for _, total in asked[1:])
+    _, result, _ = replanned(tmp_path / "b", decide=lambda step, total: 60)
+    assert result.steps == 60
+    _, result, _ = replanned(tmp_path / "c", decide=lambda step, total: step + 1)
+    assert result.steps == 7
+
+
+def test_a_resumed_training_keeps_what_was_decided(tmp_path):
+    def decide(step, total):
+        return 30 if step == 6 else total
+
+    whole, result, _ = replanned(tmp_path / "whole", decide=decide)
+    assert result.steps == 30
+    with pytest.raises(KeyboardInterrupt):
+        replanned(tmp_path / "cut", decide=decide, stop=11)
+    again, result, asked = replanned(tmp_path / "cut", decide=decide)
+    assert result.steps == 30
+    assert all(step > 9 for step, _ in asked)
+    for name, tensor in weights_of(whole).items():
+        assert torch.equal(tensor, weights_of(again)[name]), name

@@ -66,6 +66,8 @@ def predict(
         raise SettingsError("--text, --pair and --format describe a file", fix="give the file: --input FILE")
     if input_ is not None and text:
         raise SettingsError("both texts and --input", fix="give one of them")
+    if text and len(text) == 1 and _names_a_file(text[0]):
+        raise SettingsError(f"{text[0]} is a file, and would be read as a text", fix=f"write --input {text[0]}")
     with results() as out, ExitStack() as stack:
         predictor = _load(folder, engine, precision)
         _check_kind(predictor.pair, pair_column)
@@ -84,6 +86,13 @@ def predict(
                 json.dumps({"schema_version": 1, "path": str(output), **counts.facts()}, ensure_ascii=False) + "\n"
             )
     counts.close()
+
+
+def _names_a_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a NUL in it
+        return False
 
 
 def _check_kind(pair: bool, column: str | None) -> None:

@@ -60,6 +60,7 @@ def pretrain_lines(made: Mapping[str, Any]) -> list[str]:
     ]
     if (before := made["before"]) is not None:
         lines.insert(2, f"before    loss {before['loss']:.3f} nats, {100 * before['accuracy']:.1f} % right")
+    lines += [f"but       {caution}" for caution in made["cautions"]]
     return [*lines, f"time      {duration(made['seconds']['total'])}", ""]
 
 

@@ -94,6 +94,11 @@ class TrainingSettings(Section):
     learning_rate: float = Field(default=3e-4, gt=0, lt=1, description="Highest learning rate.")
     warmup: float = Field(default=0.1, ge=0, lt=1, description="Share of the steps in which the learning rate rises.")
     weight_decay: float = Field(default=0.01, ge=0, le=1, description="Weight decay, biases and LayerNorm apart.")
+    dropout: bool = Field(
+        default=False,
+        description="Whether the model's dropout is on. A text that is read a few times is not overfitted, and dropout "
+        "takes as long again as the rest.",
+    )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
         description="Arithmetic of the forward passes; auto: bfloat16 where the processor is fast at it.",

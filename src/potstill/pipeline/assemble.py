@@ -291,7 +291,7 @@ def _curves(job: Job, done: Mapping[str, Path]) -> dict[str, Any]:
         for phase, facts in read_json(folder / "training.json").items():
             name = stage if phase in ("fine-tuning", "distil", stage) else f"{stage}: {phase}"
             curves[name] = facts["curve"]
-            kept = ("epochs", "steps", "batch_size", "learning_rate", "terms")
+            kept = ("epochs", "steps", "planned", "batch_size", "learning_rate", "terms")
             stages.append({"name": name, **{key: facts[key] for key in kept}})
     recipe = {
         "name": job.recipe.name,

@@ -1,6 +1,7 @@
 """How many steps each training gets: its recipe's epochs, or what a budget of minutes leaves it.
 
-A decision is written down before the first step, so that a resumed run goes on with it.
+The first decision is written down before the first step, so that a resumed run goes on with it. Under a budget it is
+looked at again while training goes on: other programs may have come or gone.
 """
 
 import time
@@ -14,14 +15,42 @@ from potstill.storage import read_json, write_json
 from potstill.training.optimiser import AdamW
 from potstill.training.program import Program
 
-__all__ = ["Budget", "seconds_per_step"]
+__all__ = ["Allotment", "Budget", "seconds_per_step"]
 
 LONGEST = 4.0
 """A budget stretches a distillation to at most this many times its recipe's length; fine-tuning, which overfits on its
 few labels, is never stretched."""
 
+FEWEST = 10
+"""Steps that a training gets though no time is left for it."""
 
-_MORE_MEASURES = 2
+_WORTH_CHANGING = 0.1
+"""Share of the steps by which another number of them must differ to be chosen."""
+
+
+class Allotment:
+    """What a training was given.
+
+    Attributes:
+        steps: To begin with.
+        planned: The recipe's.
+        seconds: Time for these steps; None without a budget: the number of steps then stays.
+        most: Steps at most, however fast they are.
+    """
+
+    def __init__(self, steps: int, planned: int, seconds: float | None, most: int) -> None:
+        self.steps, self.planned, self.seconds, self.most = steps, planned, seconds, most
+        self._seen: tuple[int, float] = (0, 0.0)
+
+    def again(self, step: int, seconds: float, total: int) -> int:
+        """Steps in all, once `step` of `total` have taken `seconds`: at the latest pace, to the end of the time."""
+        assert self.seconds is not None
+        before, spent = self._seen
+        pace = (seconds - spent) / max(1, step - before)
+        self._seen = (step, seconds)
+        wanted = step + (self.seconds - seconds) / max(pace, 1e-9)
+        found = int(np.clip(wanted, max(step + 1, min(FEWEST, self.planned)), self.most))
+        return found if abs(found - total) > _WORTH_CHANGING * total else total
 
 
 @dataclass
@@ -40,7 +69,7 @@ class Budget:
     used: Callable[[], float]
     shares: dict[str, float]
 
-    def steps(
+    def allot(
         self,
         context: Context,
         training: tuple[str, str],
@@ -49,52 +78,62 @@ class Budget:
         *,
         stretch: float = 1.0,
         portion: float = 1.0,
-    ) -> int:
+        followers: float = 0.0,
+    ) -> Allotment:
         """Steps for a training: `planned` without a budget, else what fits its share of the time left.
 
         Args:
             context: Its scratch keeps the decision.
             training: Name of the stage, whose share it has, and of the phase.
             planned: What the recipe says.
-            measure: Gives seconds a step; called only with a budget. Where that leaves less than half of what is
-                planned it is called again, and the least counts: other programs may have been busy for a moment.
+            measure: Gives seconds a step; called only with a budget. What it takes itself counts.
             stretch: At most this many times `planned`.
             portion: Of the stage's share, where it has several phases.
+            followers: Time of trainings of the same number of steps that come after, as a multiple of this one's.
         """
         stage, phase = training
-        file = context.scratch / f"{phase}-steps.json"
+        file, most = context.scratch / f"{phase}-steps.json", int(stretch * planned)
         if file.is_file():
-            return int(read_json(file)["steps"])
-        steps = planned
+            kept = read_json(file)
+            return Allotment(int(kept["steps"]), planned, kept["seconds"], most)
+        steps, seconds = planned, None
         if self.seconds is not None:
+            started = time.monotonic()
             left = max(1.0, self.seconds - self.reserve - self.used())
-            seconds = left * portion * self.shares[stage] / sum(self.shares.values())
             per_step = measure()
-            for _ in range(_MORE_MEASURES):
-                if seconds / per_step < planned / 2:
-                    per_step = min(per_step, measure())
-            steps = int(np.clip(seconds / per_step, min(10, planned), stretch * planned))
-            said = f"{steps:,} steps (recipe: {planned:,}) fit {seconds / 60:.1f} minutes at {per_step:.3f} s each"
-            if seconds / per_step < min(10, planned):
-                context.report.warn(f"no time is left of run.budget: {stage} gets its fewest steps, {steps}")
-            elif stretch == 1.0 and steps < planned / 2:
-                context.report.warn(f"{said}: {stage} is cut short, and a longer budget would serve it better")
-            else:
-                context.report.note(said)
-        write_json(file, {"steps": steps})
-        return steps
+            left = max(0.5, left * portion * self.shares[stage] / sum(self.shares.values()) / (1.0 + followers))
+            seconds = max(0.5, left - (time.monotonic() - started))
+            steps = int(np.clip(seconds / per_step, min(FEWEST, planned), most))
+            self._say(context, stage, steps, planned, seconds, per_step, stretch)
+        write_json(file, {"steps": steps, "planned": planned, "seconds": seconds})
+        return Allotment(steps, planned, seconds, most)
+
+    @staticmethod
+    def _say(
+        context: Context, stage: str, steps: int, planned: int, seconds: float, per_step: float, stretch: float
+    ) -> None:
+        said = f"{steps:,} steps (recipe: {planned:,}) fit {seconds / 60:.1f} minutes at {per_step:.3f} s each"
+        if seconds / per_step < min(FEWEST, planned):
+            context.report.warn(
+                f"no time is left of run.budget: {stage} gets its fewest steps, {steps}, of the recipe's {planned:,}; "
+                "allow a longer budget"
+            )
+        elif stretch == 1.0 and steps < planned / 2:
+            context.report.warn(f"{said}: {stage} is cut short, and a longer budget would serve it better")
+        else:
+            context.report.note(said)
 
     def ended(self, stage: str) -> None:
         """A training has ended: its share goes to those that have not."""
         self.shares.pop(stage, None)
 
 
-def seconds_per_step(program: Program, optimiser: AdamW, batches: int = 8) -> float:
+def seconds_per_step(program: Program, optimiser: AdamW, batches: int = 4) -> float:
     """Mean time of a step of an epoch, measured without changing a weight: learning rate 0, a throw-away optimiser.
 
     A few batches, from the smallest to the largest, are gone through twice, and only the second time counts: a batch
     of a new length makes kernels and memory that later ones of its length find ready. The line through their times
-    gives the time of a batch of mean size.
+    gives the time of a batch of mean size. It is a first estimate: `Allotment.again` corrects it.
     """
     every = program.batches(0)
     sizes = np.array([program.size(rows) for rows in every])

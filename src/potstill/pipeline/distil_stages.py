@@ -185,7 +185,7 @@ def _run_phase(
         teacher_ids(context, student),
     )
     try:
-        result, schedule = run_training(
+        trained = run_training(
             context,
             job.conditions,
             program,
@@ -210,7 +210,7 @@ def _run_phase(
     finally:
         program.close()
     named = [(term.name, term.weight, term.temperature) for term in terms]
-    return phase_facts(result, schedule, len(encodings), phase.batch_size, named)
+    return phase_facts(trained, len(encodings), phase.batch_size, named)
 
 
 def distilling_projections(

@@ -20,7 +20,7 @@ from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT, Reporter
 from potstill.storage import ensure_space, read_json
 
-__all__ = ["disk_bytes", "distill", "reserve_seconds", "short_budget"]
+__all__ = ["budget_notes", "disk_bytes", "distill", "reserve_seconds"]
 
 MODEL_COPIES = 14
 """Copies of the teacher's size that a run may hold at once: models, moments, checkpoints, exports of both."""
@@ -45,8 +45,8 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
     with opened(out, "data"):
         job = prepare_job(settings, report)
         ensure_space(out, disk_bytes(job))
-        if (short := short_budget(job)) is not None:
-            report.warn(short)
+        for line, is_warning in budget_notes(job):
+            (report.warn if is_warning else report.note)(line)
         torch.set_num_threads(threads(job.settings.run))
         run = Run(out, report)
         budget = Budget(
@@ -86,15 +86,24 @@ def reserve_seconds(job: Job) -> float:
     return 90.0 + _weights(job) / 2e6
 
 
-def short_budget(job: Job) -> str | None:
-    """What to say of a budget that exports and measurements alone use up; None where there is time to train."""
+def budget_notes(job: Job) -> list[tuple[str, bool]]:
+    """What a budget comes to before any work: a line, and whether it is a warning; none without a budget."""
     minutes, reserve = job.settings.run.budget, reserve_seconds(job) / 60
-    if minutes is None or minutes > reserve:
-        return None
-    return (
-        f"run.budget = {minutes:g} minutes: exporting and measuring alone take about {reserve:.1f}, "
-        "and every training gets its fewest steps"
+    if minutes is None:
+        return []
+    if minutes <= reserve:
+        return [
+            (
+                f"run.budget = {minutes:g} minutes: exporting and measuring alone take about {reserve:.1f}, "
+                "and every training gets its fewest steps",
+                True,
+            )
+        ]
+    said = (
+        f"of the budget of {minutes:g} minutes {reserve:.1f} are kept for exporting and measuring: "
+        f"{minutes - reserve:.1f} are left to train in"
     )
+    return [(said, minutes < 2 * reserve)]
 
 
 def _require_teacher(job: Job, run: Run) -> None:

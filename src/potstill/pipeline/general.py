@@ -53,7 +53,7 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
     make = _masked_program if phase.objective == "masked" else _states_program
     program = make(context, job, phase, student, labels, batches)
     try:
-        result, schedule = run_training(
+        trained = run_training(
             context,
             job.conditions,
             program,
@@ -72,7 +72,7 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
     if tensors:
         save_file(tensors, context.folder / "projections.safetensors")
     named = [(term.name, term.weight, term.temperature) for term in program.terms]
-    facts = phase_facts(result, schedule, len(encodings), phase.batch_size, named)
+    facts = phase_facts(trained, len(encodings), phase.batch_size, named)
     write_json(context.folder / "training.json", {"general": facts})
 
 

@@ -10,9 +10,9 @@ from potstill.data.encoding import TextEncoder
 from potstill.data.tables import read_table
 from potstill.evaluation.cost import ParameterCounts, encoder_parameters
 from potstill.models.student import Shape, student_config
-from potstill.pipeline.budget import Budget
+from potstill.pipeline.budget import LONGEST, Budget
 from potstill.pipeline.distil_stages import HARD_COST
-from potstill.pipeline.distill import disk_bytes, reserve_seconds, short_budget
+from potstill.pipeline.distill import budget_notes, disk_bytes, reserve_seconds
 from potstill.pipeline.job import Job, is_trained, prepare_job
 from potstill.pipeline.run import Run, check_folder
 from potstill.pipeline.stages import build_stages
@@ -38,9 +38,13 @@ def plan(settings: Settings) -> dict[str, Any]:
     job = prepare_job(settings, SILENT)
     run = Run(out, SILENT)
     teacher = encoder_parameters(job.config.to_dict())
-    student = encoder_parameters(student_config(job.config, job.shape).to_dict())
+    student = _student(job)
     rows, tokens = _size(job)
+    budget = settings.run.budget
     estimates = _estimates(job, teacher, student, rows, tokens)
+    if budget is not None:  # what is planned is then cut, or a distillation stretched, to the time there is
+        within = max(0.0, budget * 60 - reserve_seconds(job)) / max(1.0, sum(estimates.values()))
+        estimates = {name: seconds * min(within, LONGEST) for name, seconds in estimates.items()}
     stages: list[dict[str, Any]] = []
     for stage in build_stages(job, Budget(None, 0.0, lambda: 0.0, {})):
         run.keys[stage.name] = run.key(stage)
@@ -49,14 +53,13 @@ def plan(settings: Settings) -> dict[str, Any]:
         stages.append({"name": stage.name, "detail": stage.detail, "seconds": seconds, "done": done})
     notes = [
         f"teacher: {job.teacher.name}, {Shape.of(job.config)}, {teacher.total / 1e6:.1f} M parameters",
-        f"student: {job.shape}, {student.total / 1e6:.1f} M parameters "
+        f"student: {job.shape}, {_at_most(job)}{student.total / 1e6:.1f} M parameters "
         f"({teacher.total / student.total:.1f} times smaller)",
         f"data: {rows:,} rows, {tokens:.0f} tokens each",
         f"recipe: {job.recipe.name}: {', '.join(phase.name for phase in job.recipe.phases)}",
     ]
-    if (short := short_budget(job)) is not None:
-        notes.append(short)
-    budget = settings.run.budget
+    notes += [line for line, _ in budget_notes(job)]
+    notes.append(f"exporting and measuring: about {reserve_seconds(job) / 60:.1f} minutes of the time")
     total = reserve_seconds(job) + sum(stage["seconds"] or 0.0 for stage in stages)
     return {
         "schema_version": 1,
@@ -66,6 +69,19 @@ def plan(settings: Settings) -> dict[str, Any]:
         "out": str(out),
         "notes": notes,
     }
+
+
+def _at_most(job: Job) -> str:
+    return "at most " if job.settings.student.vocabulary != "full" else ""
+
+
+def _student(job: Job) -> ParameterCounts:
+    """The student's size; of a vocabulary cut to a number, with so many pieces; of one cut to use, with all."""
+    config = student_config(job.config, job.shape).to_dict()
+    wanted = job.settings.student.vocabulary
+    if isinstance(wanted, int):
+        config["vocab_size"] = min(wanted, config["vocab_size"])
+    return encoder_parameters(config)
 
 
 def _size(job: Job) -> tuple[int, float]:

@@ -30,7 +30,7 @@ from potstill.pipeline.assemble import environment
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.inputs import check_texts, checked_model, model_facts, plain_texts, threads
 from potstill.pipeline.run import Context, Run, Stage, opened
-from potstill.pipeline.teach import save_model
+from potstill.pipeline.teach import save_model, set_dropout
 from potstill.pipeline.training import Conditions, phase_facts, run_training
 from potstill.pretraining import HeldOut, MaskedLM, unigram
 from potstill.progress import SILENT, Reporter
@@ -219,10 +219,11 @@ def _start(job: _Job) -> PreTrainedModel:
 
 def _train_stage(context: Context, job: _Job, budget: Budget) -> None:
     settings, model = job.settings.training, _start(job)
+    set_dropout(model, on=settings.dropout)
     program = _program(context, job, model, "train")
     judged = _program(context, job, model, "held-out", tokens=CURVE_TOKENS)
     windows = len(program.data.encodings)
-    result, schedule = run_training(
+    trained = run_training(
         context,
         job.conditions,
         program,
@@ -236,7 +237,7 @@ def _train_stage(context: Context, job: _Job, budget: Budget) -> None:
         stretch=4.0,
     )
     save_model(model, context.folder / "model", job.folder)
-    facts = phase_facts(result, schedule, windows, settings.batch_size, [("masked", 1.0, 1.0)])
+    facts = phase_facts(trained, windows, settings.batch_size, [("masked", 1.0, 1.0)])
     write_json(context.folder / "training.json", facts)
 
 
@@ -255,6 +256,20 @@ def _held_out_stage(context: Context, job: _Job) -> None:
 
 def _judged(facts: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if facts is None else {**facts, "perplexity": float(np.exp(min(facts["loss"], 700.0)))}
+
+
+def _cautions(training: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """What speaks against the model, in sentences."""
+    said = []
+    if training["steps"] < training["planned"] / 2:
+        said.append(
+            f"the time allowed {training['steps']:,} of {training['planned']:,} steps: a longer budget would serve it"
+        )
+    if found["after"]["loss"] >= found["unigram_entropy"]:
+        said.append("it guesses no better than by frequency alone: train it longer, on more text")
+    elif found["before"] is not None and found["after"]["loss"] > found["before"]["loss"]:
+        said.append("it guesses worse than before: lower training.learning_rate, or give it more text")
+    return said
 
 
 def _assemble(job: _Job, run: Run) -> dict[str, Any]:
@@ -294,6 +309,7 @@ def _assemble(job: _Job, run: Run) -> dict[str, Any]:
             "unigram_accuracy": found["unigram_accuracy"],
         },
         "before": _judged(found["before"]),
+        "cautions": _cautions(read_json(run.done["pretrain"] / "training.json"), found),
         "seconds": {**run.seconds, "total": round(sum(run.seconds.values()), 3)},
         "environment": environment(threads(settings.run)),
         "settings": settings.model_dump(mode="json"),

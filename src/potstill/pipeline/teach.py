@@ -114,7 +114,7 @@ def fine_tune(
 ) -> dict[str, Any]:
     """Train a classifier on labels (BERT §4, A.3); the model is changed in place. Returns facts for training.json.
 
-    `steps`, where given, takes the place of `epochs`; `portion` is as in `Budget.steps`.
+    `steps`, where given, takes the place of `epochs`; `portion` is as in `Budget.allot`.
     """
     settings = job.settings
     encodings, labels, ids = encode_examples(encoder, examples)
@@ -122,7 +122,7 @@ def fine_tune(
     dev_encodings = encoder.encode(dev.texts, dev.pairs)
     if steps is None:
         steps = max(1, round(epochs * -(-len(encodings) // int(hyper["batch_size"]))))
-    result, schedule = run_training(
+    trained = run_training(
         context,
         job.conditions,
         FineTuning(model, batches),
@@ -137,4 +137,4 @@ def fine_tune(
         weight_decay=hyper["weight_decay"],
         portion=portion,
     )
-    return phase_facts(result, schedule, len(encodings), int(hyper["batch_size"]), [("hard", 1.0, 1.0)])
+    return phase_facts(trained, len(encodings), int(hyper["batch_size"]), [("hard", 1.0, 1.0)])

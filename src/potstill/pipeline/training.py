@@ -9,7 +9,7 @@ from potstill.pipeline.budget import Budget, seconds_per_step
 from potstill.pipeline.run import Context
 from potstill.training import AdamW, Program, Schedule, TrainingResult, train
 
-__all__ = ["Conditions", "phase_facts", "run_training"]
+__all__ = ["Conditions", "Trained", "phase_facts", "run_training"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,21 @@ class Conditions:
     seed: int
     precision: Precision
     save_every: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training that has ended.
+
+    Attributes:
+        result: What the loop says of it.
+        schedule: As it began.
+        planned: The recipe's steps; a budget may have left it others.
+    """
+
+    result: TrainingResult
+    schedule: Schedule
+    planned: int
 
 
 def run_training(
@@ -43,7 +58,7 @@ def run_training(
     followers: float = 0.0,
     stretch: float = 1.0,
     portion: float = 1.0,
-) -> tuple[TrainingResult, Schedule]:
+) -> Trained:
     """Run a program with checkpoints in the stage's scratch, for as many steps as the budget says.
 
     Args:
@@ -58,9 +73,9 @@ def run_training(
         evaluate: Dev score for the curve.
         weight_decay: Of matrices.
         clip: Largest global norm of the gradient.
-        followers: Time of trainings of the same number of steps that come after, as a multiple of this one's.
-        stretch: As in `Budget.steps`.
-        portion: As in `Budget.steps`.
+        followers: As in `Budget.allot`.
+        stretch: As in `Budget.allot`.
+        portion: As in `Budget.allot`.
     """
 
     def optimiser() -> AdamW:
@@ -68,10 +83,13 @@ def run_training(
         return AdamW(program.modules, weight_decay=weight_decay, clip=clip, dtype=dtype)
 
     def measure() -> float:
-        return seconds_per_step(program, optimiser()) * (1.0 + followers)
+        context.report.note(f"{phase}: measuring the time of a step")
+        return seconds_per_step(program, optimiser())
 
-    steps = budget.steps(context, (stage, phase), planned, measure, stretch=stretch, portion=portion)
-    made = schedule(steps)
+    allotment = budget.allot(
+        context, (stage, phase), planned, measure, stretch=stretch, portion=portion, followers=followers
+    )
+    made = schedule(allotment.steps)
     result = train(
         program,
         optimiser(),
@@ -80,22 +98,25 @@ def run_training(
         checkpoints=context.scratch / phase,
         save_every=conditions.save_every,
         evaluate=evaluate,
+        replan=None if allotment.seconds is None else allotment.again,
         report=context.report,
     )
-    return result, made
+    return Trained(result, made, planned)
 
 
 def phase_facts(
-    result: TrainingResult, schedule: Schedule, windows: int, batch_size: int, terms: list[tuple[str, float, float]]
+    trained: Trained, windows: int, batch_size: int, terms: list[tuple[str, float, float]]
 ) -> dict[str, Any]:
     """A phase for the report: what was run and how it went."""
+    result = trained.result
     return {
         "curve": result.curve,
         "seconds": result.seconds,
         "examples": result.examples,
-        "steps": schedule.steps,
+        "steps": result.steps,
+        "planned": trained.planned,
         "epochs": round(result.examples / max(1, windows), 3),
         "batch_size": batch_size,
-        "learning_rate": schedule.learning_rate,
+        "learning_rate": trained.schedule.learning_rate,
         "terms": [{"name": name, "weight": weight, "temperature": t} for name, weight, t in terms],
     }

@@ -55,6 +55,8 @@ def vocabulary_stage(context: Context, job: Job) -> None:
         "longer": fit.tokens / max(1, int(count_pieces(before, dev).sum())),
     }
     write_json(context.folder / "facts.json", facts)
+    if isinstance(wanted, int) and len(kept) < wanted and np.isin(np.flatnonzero(counts), kept).all():
+        context.report.note(f"student.vocabulary = {wanted:,}: the training texts use no more than {len(kept):,}")
     context.report.note(
         f"{facts['pieces']:,} of {facts['before']:,} pieces kept: {100 * facts['same']:.1f} % of the dev texts are "
         f"read as before, {100 * facts['unknown']:.2f} % of their tokens are unknown"

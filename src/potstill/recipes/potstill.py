@@ -8,6 +8,8 @@ from dataclasses import replace
 from potstill.recipes.recipe import Phase, Recipe
 from potstill.recipes.terms import ATTENTION, EMBEDDING, HARD, HIDDEN, LOGITS
 
+__all__ = ["POTSTILL"]
+
 _STATES = (EMBEDDING, HIDDEN, ATTENTION)
 
 POTSTILL = Recipe(

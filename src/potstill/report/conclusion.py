@@ -20,13 +20,16 @@ from potstill.report.wording import (
     times,
 )
 
-__all__ = ["UNSTEADY", "WIDE", "cautions", "conclude", "headline"]
+__all__ = ["CUT_SHORT", "UNSTEADY", "WIDE", "cautions", "conclude", "headline"]
 
 WIDE = 0.05
 """Retention's interval is called wide from this width on (as a fraction of the teacher's score)."""
 
 UNSTEADY = 3.0
 """Timings are called unsteady from this ratio of their 95th percentile to their median on."""
+
+CUT_SHORT = 0.1
+"""A training is called cut short below this share of its recipe's steps."""
 
 _ALIKE = 1.02  # ratios below this are "as large", "as fast"
 _SAME_COST = (
@@ -97,7 +100,19 @@ def cautions(report: Report) -> list[str]:
     """Sentences on what speaks against the student, or against its figures; an empty list where nothing does."""
     if report.student is None:
         return []
-    return [*_baselines(report, report.student), *_evidence(report)]
+    return [*_cut_short(report), *_baselines(report, report.student), *_evidence(report)]
+
+
+def _cut_short(report: Report) -> Iterator[str]:
+    """A student that was hardly taught is not what distilling can do: this stands before every comparison."""
+    stages = report.recipe.stages if report.recipe else []
+    for stage in stages:
+        cut = stage.planned and stage.steps is not None and stage.steps < CUT_SHORT * stage.planned
+        if cut and stage.name.split(":")[0] in ("teacher", "student", "general"):
+            yield (
+                f"The time allowed left {stage.name} {stage.steps:,} of the {stage.planned:,} steps of its recipe: "
+                "with a longer budget, or on a quieter machine, expect more."
+            )
 
 
 def _baselines(report: Report, student: Student) -> Iterator[str]:

@@ -260,11 +260,12 @@ class Term(_Part):
 
 
 class RecipeStage(_Part):
-    """One stage of training."""
+    """One stage of training; `planned` is the number of steps that its recipe asks for."""
 
     name: str
     epochs: Seconds | None = None
     steps: Count | None = None
+    planned: Count | None = None
     batch_size: Count | None = None
     learning_rate: float | None = None
     terms: list[Term] = []

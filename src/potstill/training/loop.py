@@ -9,7 +9,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,9 @@ from potstill.training.optimiser import AdamW
 from potstill.training.program import Program, TermValue
 
 __all__ = ["Schedule", "TrainingResult", "counter_seed", "train"]
+
+Replan = Callable[[int, float, int], int]
+_DEV_POINTS, _PLANS = 5, 7
 
 
 def counter_seed(*parts: object) -> int:
@@ -44,6 +47,8 @@ class Schedule:
         accumulate: Micro-batches an update.
         average: Share of the steps, at the end, whose weights are averaged into the result (Izmailov et al. 2018, arXiv
             1803.05407); 0 means the last weights.
+        changes: (step, steps in all from there on), where the number of steps was changed on the way; a decaying rate
+            then falls from where it stands to 0 at the new end.
     """
 
     steps: int
@@ -52,14 +57,29 @@ class Schedule:
     decay: Literal["linear", "constant"] = "linear"
     accumulate: int = 1
     average: float = 0.0
+    changes: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Number of updates in all, changes included."""
+        return self.changes[-1][1] if self.changes else self.steps
 
     @property
     def averaged(self) -> int:
-        """Number of last updates whose weights are averaged: `average` of the steps, rounded."""
-        return round(self.average * self.steps)
+        """Number of last updates whose weights are averaged: `average` of them all, rounded."""
+        return round(self.average * self.total)
+
+    def changed(self, step: int, total: int) -> "Schedule":
+        """The schedule with `total` updates in all, decided before update `step`."""
+        return replace(self, changes=(*self.changes, (step, total)))
 
     def rate(self, step: int) -> float:
         """Learning rate of update `step` (0-based)."""
+        passed = [change for change in self.changes if change[0] <= step]
+        if passed and self.decay == "linear":
+            at, total = passed[-1]
+            before = replace(self, changes=tuple(passed[:-1]))
+            return before.rate(at) * max(0.0, (total - step) / max(1.0, total - at))
         rising = self.warmup * self.steps
         if step < rising:
             return self.learning_rate * (step + 1) / (rising + 1)
@@ -76,11 +96,13 @@ class TrainingResult:
         curve: Points as in report.json's `curves`.
         seconds: Time spent in training, resumed parts included.
         examples: Examples seen.
+        steps: Updates made.
     """
 
     curve: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     examples: int = 0
+    steps: int = 0
 
 
 def _updates(program: Program, accumulate: int, skip: int) -> Iterator[list[np.ndarray]]:
@@ -103,7 +125,8 @@ class _Training:
 
     def __init__(self, program: Program, optimiser: AdamW, schedule: Schedule, identity: dict[str, Any]) -> None:
         self.program, self.optimiser, self.schedule = program, optimiser, schedule
-        self.identity = {**identity, **program.state(), "schedule": asdict(schedule), "optimiser": optimiser.facts()}
+        asked = {name: value for name, value in asdict(schedule).items() if name != "changes"}
+        self.identity = {**identity, **program.state(), "schedule": asked, "optimiser": optimiser.facts()}
         self.step = 0
         self.result = TrainingResult()
         self.average: dict[str, Tensor] = {}
@@ -116,6 +139,7 @@ class _Training:
         tensors |= {f"average/{name}": tensor for name, tensor in self.average.items()}
         progress = {"schema_version": 1, "step": self.step, "averaged": self.averaged, "identity": self.identity}
         progress |= {"result": asdict(self.result), "sums": self.sums, "counts": self.counts}
+        progress["changes"] = [list(change) for change in self.schedule.changes]
         save_checkpoint(folder, self.step, tensors, progress)
 
     def load(self, folder: Path) -> bool:
@@ -133,6 +157,7 @@ class _Training:
         self.step, self.averaged = progress["step"], progress["averaged"]
         self.result = TrainingResult(**progress["result"])
         self.sums, self.counts = progress["sums"], progress["counts"]
+        self.schedule = replace(self.schedule, changes=tuple((at, total) for at, total in progress["changes"]))
         return True
 
     def update(self, micro_batches: list[np.ndarray], seed: tuple[object, ...]) -> None:
@@ -155,7 +180,8 @@ class _Training:
             self.result.examples += len(rows)
         self.optimiser.step(self.schedule.rate(self.step), described)
         self.step += 1
-        if self.step > self.schedule.steps - self.schedule.averaged:
+        self.result.steps = self.step
+        if self.step > self.schedule.total - self.schedule.averaged:
             self._add_to_average()
 
     def _record(self, terms: Mapping[str, TermValue], rows: np.ndarray) -> None:
@@ -168,6 +194,21 @@ class _Training:
                 )
             self.sums[name] = self.sums.get(name, 0.0) + value
             self.counts[name] = self.counts.get(name, 0.0) + term.count
+
+    def passes(self, count: int) -> bool:
+        """Whether the last update was the first at or beyond one of `count` equal parts of the training."""
+        total = self.schedule.total
+        return self.step * count // total > (self.step - 1) * count // total
+
+    @property
+    def risen(self) -> bool:
+        """Whether the learning rate has reached its peak."""
+        return self.step >= self.schedule.warmup * self.schedule.steps
+
+    def change(self, total: int) -> None:
+        """Make `total` updates in all."""
+        if total != self.schedule.total:
+            self.schedule = self.schedule.changed(self.step, total)
 
     def point(self, dev: float | None) -> dict[str, float]:
         """Add a point to the curve from the terms since the last one, and begin anew."""
@@ -212,6 +253,7 @@ def train(
     save_every: float = 120.0,
     evaluate: Callable[[], float] | None = None,
     points: int = 20,
+    replan: Replan | None = None,
     report: Reporter = SILENT,
 ) -> TrainingResult:
     """Run a program for `schedule.steps` updates, going on from the newest checkpoint where there is one.
@@ -225,6 +267,8 @@ def train(
         save_every: Seconds between two checkpoints.
         evaluate: Called at the last point of the curve and at about four before it; its value is shown, never used.
         points: Points of the curve.
+        replan: Asked a few times, once the rate has risen: (updates made, seconds they took, updates in all) → updates
+            in all from here on. None: the number stays. A checkpoint keeps what was decided before it.
         report: Receives steps, loss terms and examples/s.
 
     Raises:
@@ -234,9 +278,9 @@ def train(
     """
     training = _Training(program, optimiser, schedule, {"seed": list(map(str, seed))})
     if checkpoints is not None and training.load(checkpoints):
-        report.note(f"going on from step {training.step} of {schedule.steps}")
+        report.note(f"going on from step {training.step} of {training.schedule.total}")
     with deferred_interrupts() as stop:
-        _run(training, seed, checkpoints, save_every, evaluate, points, report, stop)
+        _run(training, seed, checkpoints, save_every, evaluate, points, replan, report, stop)
     training.finish()
     for module in program.modules.values():
         module.eval()
@@ -250,27 +294,28 @@ def _run(
     save_every: float,
     evaluate: Callable[[], float] | None,
     points: int,
+    replan: Replan | None,
     report: Reporter,
     stop: Stop,
 ) -> None:
-    steps = training.schedule.steps
-    marks = {steps * (k + 1) // points for k in range(points)}
-    dev_marks = {steps * (k + 1) // 5 for k in range(5)}
     last_save = time.monotonic()
     for micro_batches in _updates(training.program, training.schedule.accumulate, training.step):
-        if training.step >= steps:
+        if training.step >= training.schedule.total:
             return
+        steps = training.schedule.total
         started = time.perf_counter()
         for module in training.program.modules.values():
             module.train()
         training.update(micro_batches, seed)
         training.result.seconds += time.perf_counter() - started
-        if training.step in marks:
-            training.point(evaluate() if evaluate is not None and training.step in dev_marks else None)
+        if training.passes(points):
+            training.point(evaluate() if evaluate is not None and training.passes(_DEV_POINTS) else None)
+        if replan is not None and training.step < steps and training.passes(_PLANS) and training.risen:
+            training.change(replan(training.step, training.result.seconds, steps))
         rate = training.result.examples / max(training.result.seconds, 1e-9)
         terms = training.result.curve[-1]["terms"] if training.result.curve else {}
-        report.progress(training.step, steps, **terms, examples_per_s=rate)
-        due = training.step < steps and time.monotonic() - last_save > save_every
+        report.progress(training.step, training.schedule.total, **terms, examples_per_s=rate)
+        due = training.step < training.schedule.total and time.monotonic() - last_save > save_every
         if checkpoints is not None and (due or stop.requested):
             training.save(checkpoints)
             last_save = time.monotonic()
