@@ -97,7 +97,7 @@ class TrainingSettings(Section):
     dropout: bool = Field(
         default=False,
         description="Whether the model's dropout is on. A text that is read a few times is not overfitted, and dropout "
-        "takes as long again as the rest.",
+        "makes a step longer.",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",

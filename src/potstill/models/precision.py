@@ -5,6 +5,8 @@ from typing import Literal
 import torch
 from transformers import PreTrainedModel
 
+from potstill.models.attention import PLAIN
+
 __all__ = ["SDPA_FROM", "Precision", "choose_attention", "held", "training_dtype"]
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -33,6 +35,6 @@ def choose_attention(model: PreTrainedModel, length: int, *, backward: bool) -> 
 
     Architectures without the choice (MPNet) are left as they are.
     """
-    wanted = "sdpa" if not backward or length >= SDPA_FROM else "eager"
+    wanted = "sdpa" if not backward or length >= SDPA_FROM else PLAIN
     if getattr(model, "_supports_sdpa", False) and model.config._attn_implementation != wanted:
         model.set_attn_implementation(wanted)

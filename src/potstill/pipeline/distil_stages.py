@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import UNLABELLED, Examples
+from potstill.models.dropout import set_dropout
 from potstill.models.forward import forward_inputs, run_logits
 from potstill.models.precision import held
 from potstill.models.shrink import shrink
@@ -32,7 +33,6 @@ from potstill.pipeline.teach import (
     dev_accuracy,
     encode_examples,
     save_model,
-    set_dropout,
     task_encoder,
 )
 from potstill.pipeline.training import phase_facts, run_training

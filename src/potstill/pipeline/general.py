@@ -15,6 +15,7 @@ from potstill.data.masking import MaskRule, MaskVocabulary
 from potstill.data.packing import open_packed, pack_texts
 from potstill.data.schema import evaluation_keys, texts_without
 from potstill.errors import DataError
+from potstill.models.dropout import set_dropout
 from potstill.models.loading import longest_input, read_config
 from potstill.models.masked_lm import load_masked_lm, masked_lm_over
 from potstill.models.precision import held
@@ -26,7 +27,7 @@ from potstill.pipeline.inputs import plain_texts
 from potstill.pipeline.job import Job
 from potstill.pipeline.results import read_split, task_facts
 from potstill.pipeline.run import Context
-from potstill.pipeline.teach import save_model, set_dropout
+from potstill.pipeline.teach import save_model
 from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import teacher_ids
 from potstill.recipes import Phase, build_terms

@@ -23,6 +23,7 @@ from potstill.data.packing import open_packed, pack_texts
 from potstill.data.sources import Source, resolve_data, resolve_model
 from potstill.errors import DataError
 from potstill.evaluation.cost import parameter_counts
+from potstill.models.dropout import set_dropout
 from potstill.models.loading import longest_input
 from potstill.models.masked_lm import has_masked_lm_head, load_masked_lm
 from potstill.models.student import Shape, random_student
@@ -30,7 +31,7 @@ from potstill.pipeline.assemble import environment
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.inputs import check_texts, checked_model, model_facts, plain_texts, threads
 from potstill.pipeline.run import Context, Run, Stage, opened
-from potstill.pipeline.teach import save_model, set_dropout
+from potstill.pipeline.teach import save_model
 from potstill.pipeline.training import Conditions, phase_facts, run_training
 from potstill.pretraining import HeldOut, MaskedLM, unigram
 from potstill.progress import SILENT, Reporter

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 from transformers import PreTrainedModel
 
 from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import Examples
+from potstill.models.dropout import set_dropout
 from potstill.models.forward import run_logits
 from potstill.models.loading import longest_input, read_config
 from potstill.pipeline.budget import Budget
@@ -29,7 +29,6 @@ __all__ = [
     "encode_examples",
     "fine_tune",
     "save_model",
-    "set_dropout",
     "task_encoder",
 ]
 
@@ -79,14 +78,6 @@ def encode_examples(encoder: TextEncoder, examples: Examples) -> tuple[Encodings
     return encodings, examples.labels[encodings.example], examples.example_id[encodings.example]
 
 
-def set_dropout(model: PreTrainedModel, *, on: bool) -> None:
-    """Leave the model's dropout as its config says, or take it off."""
-    if not on:
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
-
-
 def dev_accuracy(model: PreTrainedModel, encodings: Encodings, labels: np.ndarray) -> Callable[[], float]:
     """Accuracy of the model in training on the dev texts, for curves."""
 
@@ -111,12 +102,15 @@ def fine_tune(
     epochs: float = 1.0,
     steps: int | None = None,
     portion: float = 1.0,
+    dropout: bool = True,
 ) -> dict[str, Any]:
     """Train a classifier on labels (BERT §4, A.3); the model is changed in place. Returns facts for training.json.
 
-    `steps`, where given, takes the place of `epochs`; `portion` is as in `Budget.allot`.
+    `steps`, where given, takes the place of `epochs`; `portion` is as in `Budget.allot`; `dropout`: whether it
+    is on.
     """
     settings = job.settings
+    set_dropout(model, on=dropout)
     encodings, labels, ids = encode_examples(encoder, examples)
     batches = Batches(encodings, labels, ids, int(hyper["batch_size"]), settings.run.seed)
     dev_encodings = encoder.encode(dev.texts, dev.pairs)

@@ -19,7 +19,7 @@ from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job, is_trained
 from potstill.pipeline.results import labels_of, length_of, model_of, split_of
 from potstill.pipeline.run import Context
-from potstill.pipeline.teach import choose_length, dev_accuracy, fine_tune, save_model, set_dropout, task_encoder
+from potstill.pipeline.teach import choose_length, dev_accuracy, fine_tune, save_model, task_encoder
 from potstill.storage import atomic_folder, read_json, write_json
 
 __all__ = ["hard_labels_stage", "small_baseline_stage", "teacher_stage"]
@@ -96,7 +96,6 @@ def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str,
     last = list(taught.values())[-1]
     phase = job.recipe.phases[-1]
     model = model_of(context, context.done[start])
-    set_dropout(model, on=phase.dropout)
     encoder = task_encoder(job, context.done[start] / "model", length_of(context))
     examples, dev = Examples.read(context.done["augment"] / "train.arrow"), split_of(context, "dev")
     steps = sum(facts["steps"] for facts in taught.values())
@@ -109,7 +108,17 @@ def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str,
     }
     unlimited = Budget(None, 0.0, budget.used, {})
     facts = fine_tune(
-        context, job, model, encoder, examples, dev, stage="hard-labels", steps=steps, budget=unlimited, hyper=hyper
+        context,
+        job,
+        model,
+        encoder,
+        examples,
+        dev,
+        stage="hard-labels",
+        steps=steps,
+        budget=unlimited,
+        hyper=hyper,
+        dropout=phase.dropout,
     )
     save_model(model, context.folder / "model", context.done[start] / "model")
     write_json(context.folder / "training.json", {"hard-labels": facts})
