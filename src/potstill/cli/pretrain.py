@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from potstill.cli.flags import Budget, Out, Quiet, Seed, Set, SettingsFile
 from potstill.cli.output import results, write_json
 from potstill.cli.running import run_shown
 from potstill.cli.summary import pretrain_lines
@@ -18,9 +19,7 @@ __all__ = ["pretrain"]
 
 
 def pretrain(  # one parameter is one flag
-    settings: Annotated[
-        Path | None, typer.Argument(metavar="SETTINGS.toml", help="Settings; flags override what it says.")
-    ] = None,
+    settings: SettingsFile = None,
     objective: Annotated[
         str | None, typer.Option(metavar="NAME", help="What is learned: masked (guess masked tokens).")
     ] = None,
@@ -39,24 +38,18 @@ def pretrain(  # one parameter is one flag
     shape: Annotated[
         str | None, typer.Option(metavar="LxH", help="Another size, with --from-scratch: LxH or LxHxFFNxHEADS.")
     ] = None,
-    out: Annotated[str | None, typer.Option(metavar="FOLDER", help="The run folder.")] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of everything random.")] = None,
-    budget: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="Time for the whole run; epochs are scaled to fit.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, as section.key=value; wins over other flags."),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show warnings, errors and the last line alone.")] = False,
+    out: Out = None,
+    seed: Seed = None,
+    budget: Budget = None,
+    set_: Set = None,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with pretrain.json on standard output.")] = False,
 ) -> None:
     """Train a masked LM on plain text.
 
     It begins from an encoder's weights, or from scratch. The result, a plain transformers folder with a masked-LM head,
-    is judged on text that was kept apart: loss,
-    perplexity and accuracy stand beside what guessing by frequency would reach. The same command goes on where it was
-    stopped, and does nothing when all is done.
+    is judged on text that was kept apart: loss, perplexity and accuracy stand beside what guessing by frequency would
+    reach. The same command goes on where it was stopped, and does nothing when all is done.
 
     \b
     Example:

@@ -12,11 +12,9 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES, encoder_parts
+from potstill.models.loading import counts_from_padding
 
 __all__ = ["prune_vocabulary"]
-
-_POSITIONS_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
-"""They count positions from the padding token's id on: it must stay what it is."""
 
 
 @torch.no_grad()
@@ -51,7 +49,7 @@ def _config(config: PretrainedConfig, kept: np.ndarray) -> PretrainedConfig:
     place = {int(number): index for index, number in enumerate(kept)}
     made = copy.deepcopy(config)
     padding = config.pad_token_id
-    moved = config.model_type in _POSITIONS_FROM_PADDING and place.get(padding) != padding
+    moved = counts_from_padding(config) and place.get(padding) != padding
     if padding not in place or moved:
         raise ModelError(f"the padding token {padding} is not kept in its place", fix="keep all special tokens")
     for name, value in config.to_dict().items():

@@ -15,18 +15,16 @@ from potstill.config.pretraining import (
 )
 from potstill.config.reading import load_settings, read_settings
 from potstill.config.sections import (
-    AugmentSettings,
-    DataSettings,
     DistillSettings,
     EvaluateSettings,
     ExportSettings,
-    GeneralSettings,
     RunSettings,
     Settings,
     StudentSettings,
     TeacherSettings,
     WeightSettings,
 )
+from potstill.config.texts import AugmentSettings, DataSettings, GeneralSettings
 from potstill.config.writing import commented_settings, write_settings
 
 __all__ = [

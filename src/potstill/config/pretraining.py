@@ -5,7 +5,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from potstill.config.kinds import Place, Shape, Source, Sources, Text
-from potstill.config.sections import RunSettings, Section
+from potstill.config.sections import RunSettings
+from potstill.config.texts import Section
 from potstill.errors import SettingsError
 
 __all__ = [

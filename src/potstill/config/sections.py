@@ -7,7 +7,7 @@ description says which. `got`, `expected` and `fix` of a wrong value are made in
 import difflib
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from potstill.config.kinds import (
     EXPORT_FORMATS,
@@ -17,119 +17,22 @@ from potstill.config.kinds import (
     Place,
     Shape,
     Source,
-    Sources,
     Text,
     Vocabulary,
 )
+from potstill.config.texts import AugmentSettings, DataSettings, GeneralSettings, Section
 from potstill.errors import SettingsError
 
 __all__ = [
-    "AugmentSettings",
-    "DataSettings",
     "DistillSettings",
     "EvaluateSettings",
     "ExportSettings",
-    "GeneralSettings",
     "RunSettings",
-    "Section",
     "Settings",
     "StudentSettings",
     "TeacherSettings",
     "WeightSettings",
 ]
-
-
-class Section(BaseModel):
-    """Frozen, strict, and closed to unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class DataSettings(Section):
-    """What is learned from, and how its files are read."""
-
-    train: Source = Field(description="Labelled examples to learn from.", examples=["train.tsv"])
-    dev: Source | None = Field(
-        default=None, description="Labelled examples to choose by; not set: dev_share of train.", examples=["dev.tsv"]
-    )
-    test: Source | None = Field(
-        default=None,
-        description="Labelled examples to judge by, looked at once; not set: test_share of train.",
-        examples=["test.tsv"],
-    )
-    unlabelled: Sources = Field(default=(), description="Texts without labels, for the teacher to label.")
-    text: Text | None = Field(
-        default=None,
-        description='The column that holds the text; not set: the one that a short name declares, else "text".',
-        examples=["sentence"],
-    )
-    pair: Text | None = Field(
-        default=None, description="The column that holds the second text, for tasks on pairs.", examples=["text_b"]
-    )
-    label: Text | None = Field(
-        default=None,
-        description='The column that holds the label; not set: the one that a short name declares, else "label".',
-        examples=["label"],
-    )
-    format: Literal["csv", "tsv", "jsonl", "json", "parquet", "tab", "txt"] | None = Field(
-        default=None, description="The files' format; not set: told by the file's name.", examples=["tsv"]
-    )
-    header: bool = Field(default=True, description="Whether the first row of CSV and TSV files names the columns.")
-    label_threshold: float | None = Field(
-        default=None,
-        description='For labels that are numbers: "positive" from here up, "negative" below.',
-        examples=[0],
-    )
-    label_margin: float | None = Field(
-        default=None,
-        ge=0,
-        description="Leave out rows whose number is nearer to label_threshold than this.",
-        examples=[0.5],
-    )
-    dev_share: float = Field(
-        default=0.1, gt=0, lt=1, description="Share of train taken as dev (by hash) where dev is not set."
-    )
-    test_share: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="Share of train taken as test (by hash) where test is not set; 0: dev judges.",
-    )
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest input in tokens; not set: the shortest of 64, 128, 256 ... that holds 95 % of the texts.",
-        examples=[64],
-    )
-    long_text: Literal["cut", "window"] = Field(
-        default="cut", description="What happens to a longer text: cut off, or read in several windows."
-    )
-    step: int | None = Field(
-        default=None,
-        ge=1,
-        description="Tokens from one window to the next; not set: three quarters of a window.",
-        examples=[48],
-    )
-    bad_rows: float = Field(
-        default=0.01,
-        ge=0,
-        le=1,
-        description="Share of rows that may be unusable (empty, undecodable, over 1 MB) before the run is refused.",
-    )
-
-    @model_validator(mode="after")
-    def _agree(self) -> "DataSettings":
-        if self.dev is None and self.test is None and self.dev_share + self.test_share >= 1:
-            raise SettingsError(
-                f"data.dev_share {self.dev_share} and data.test_share {self.test_share} leave nothing to learn from",
-                expected="a sum below 1",
-            )
-        if self.label_margin is not None and self.label_threshold is None:
-            raise SettingsError(
-                f"data.label_margin = {self.label_margin} without data.label_threshold",
-                fix="set data.label_threshold, or leave data.label_margin out",
-            )
-        return self
 
 
 class TeacherSettings(Section):
@@ -208,61 +111,6 @@ class StudentSettings(Section):
         return self
 
 
-class GeneralSettings(Section):
-    """Distillation on plain text, before the task. The stage is absent where there are no texts."""
-
-    texts: Sources = Field(default=(), description="Plain text to learn from; an empty list leaves the stage out.")
-    epochs: int | None = Field(
-        default=None, ge=1, description="Times the text is read; not set: the distillation mode's own.", examples=[3]
-    )
-    batch_size: int | None = Field(
-        default=None, ge=1, description="Windows of text in a step; not set: the mode's own.", examples=[64]
-    )
-    learning_rate: float | None = Field(
-        default=None, gt=0, lt=1, description="Highest learning rate; not set: the mode's own.", examples=[5e-5]
-    )
-    max_length: int = Field(default=128, ge=3, description="Length of a window in tokens.")
-    max_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Stop reading the text after this many tokens; not set: all.",
-        examples=[10_000_000],
-    )
-
-
-class AugmentSettings(Section):
-    """More texts, made from the training texts by replacing words."""
-
-    method: Literal["auto", "none", "masked-lm", "glove", "embeddings"] = Field(
-        default="auto",
-        description="Who proposes words: the teacher's masked-LM head, a GloVe file, its embedding table; auto: the "
-        "first of them that is there.",
-    )
-    copies: int | None = Field(
-        default=None, ge=1, description="New texts for each text; not set: the distillation mode's own.", examples=[10]
-    )
-    probability: float = Field(default=0.4, gt=0, le=1, description="How likely a word is replaced.")
-    candidates: int = Field(default=15, ge=1, description="Words among which a replacement is drawn.")
-    vectors: Place | None = Field(
-        default=None,
-        description="Word vectors in GloVe's text format, for words of several pieces.",
-        examples=["glove.txt"],
-    )
-    stop_words: Place | None = Field(
-        default=None,
-        description="File of words never replaced, one a line; not set: a short English list.",
-        examples=["stop.txt"],
-    )
-
-    @model_validator(mode="after")
-    def _agree(self) -> "AugmentSettings":
-        if self.method == "glove" and self.vectors is None:
-            raise SettingsError(
-                'augment.method = "glove" without augment.vectors', fix="set augment.vectors to a file of word vectors"
-            )
-        return self
-
-
 class WeightSettings(Section):
     """Weight of each loss term; not set: the mode's own; 0 leaves the term out."""
 
@@ -282,6 +130,9 @@ class WeightSettings(Section):
     cls: float | None = Field(default=None, ge=0, description="The first token of inner layers.", examples=[10.0])
     hint: float | None = Field(default=None, ge=0, description="Hidden states of the middle layer.", examples=[1.0])
     vector: float | None = Field(default=None, ge=0, description="Vectors of whole texts.", examples=[1.0])
+    direction: float | None = Field(
+        default=None, ge=0, description="Directions of the vectors of whole texts.", examples=[1.0]
+    )
     similarity: float | None = Field(
         default=None, ge=0, description="How near the texts of a batch are to one another.", examples=[1.0]
     )

@@ -11,13 +11,12 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from potstill.data.counter import mix, seed_key, uniform
+from potstill.data.words import WORD_MARKS
 from potstill.errors import ModelError, SettingsError
 
 __all__ = ["MaskRule", "MaskVocabulary", "Masked", "mask_tokens"]
 
 _CHOOSE, _REPLACE, _DRAW = (np.uint64(tag) for tag in (1, 2, 3))
-_MARKS = ("Ġ", "▁")
-"""How byte-level BPE and Unigram mark the piece that begins a word."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +78,10 @@ class MaskVocabulary:
         vocabulary = tokenizer.get_vocab(with_added_tokens=True)
         size = max(vocabulary.values()) + 1
         special, continues, used = (np.zeros(size, dtype=bool) for _ in range(3))
-        marked = any(piece.startswith(_MARKS) for piece in vocabulary)
+        marked = any(piece.startswith(WORD_MARKS) for piece in vocabulary)
         for piece, number in vocabulary.items():
             used[number] = True
-            continues[number] = not piece.startswith(_MARKS) if marked else piece.startswith("##")
+            continues[number] = not piece.startswith(WORD_MARKS) if marked else piece.startswith("##")
         for number, token in tokenizer.get_added_tokens_decoder().items():
             special[number] = token.special
         return cls(int(mask), np.flatnonzero(used & ~special), special, continues)

@@ -7,16 +7,17 @@ into smaller pieces that are kept; single characters always are, as far as the c
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from potstill.data.encoding import readable
+from potstill.data.words import WORD_MARKS
 from potstill.errors import ModelError
+from potstill.progress import SILENT, Reporter
 
 __all__ = ["Fit", "count_pieces", "fit_of", "kept_pieces", "pruned_tokenizer"]
 
@@ -24,13 +25,14 @@ _TEXTS_AT_ONCE = 4096
 _KINDS = ("WordPiece", "BPE", "Unigram")
 
 
-def count_pieces(tokenizer: Tokenizer, texts: Iterable[str]) -> np.ndarray:
+def count_pieces(tokenizer: Tokenizer, texts: Sequence[str], report: Reporter = SILENT) -> np.ndarray:
     """How often each piece stands in the texts: int64 (V,), V one more than the largest id."""
     counts = np.zeros(max(tokenizer.get_vocab().values()) + 1, dtype=np.int64)
-    waiting = iter(texts)
-    while chunk := [readable(text) for text in islice(waiting, _TEXTS_AT_ONCE)]:
-        for encoding in tokenizer.encode_batch(chunk):
-            np.add.at(counts, encoding.ids, 1)
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        chunk = [readable(text) for text in texts[start : start + _TEXTS_AT_ONCE]]
+        ids = [encoding.ids for encoding in tokenizer.encode_batch(chunk)]
+        counts += np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *ids]).astype(int), minlength=len(counts))
+        report.progress(start + len(chunk), len(texts))
     return counts
 
 
@@ -53,9 +55,8 @@ def kept_pieces(tokenizer: Tokenizer, counts: np.ndarray, *, most: int | None = 
     parts = _merged_from(state["model"])
     kept = {entry["id"] for entry in state["added_tokens"]}
     for piece, number in vocabulary.items():
-        if _is_letter(piece, state["model"]) and (
-            piece.removeprefix("##").isascii() or _always(state) or counts[number]
-        ):
+        letter = _letter(piece, state["model"])
+        if letter and (letter.isascii() or letter in WORD_MARKS or _always(state) or counts[number]):
             kept.add(number)
     unknown = _unknown(state["model"])
     kept |= {vocabulary[unknown]} if unknown in vocabulary else set()
@@ -149,12 +150,12 @@ def _always(state: Mapping[str, Any]) -> bool:
     return state["model"]["type"] == "BPE" and "ByteLevel" in json.dumps([state["pre_tokenizer"], state["decoder"]])
 
 
-def _is_letter(piece: str, model: Mapping[str, Any]) -> bool:
-    """A single character, with or without a mark of its place in a word; or a byte to fall back on."""
+def _letter(piece: str, model: Mapping[str, Any]) -> str:
+    """The single character of a piece, without the mark of its place in a word; or the byte; "" for other pieces."""
     bare = piece.removeprefix(model.get("continuing_subword_prefix") or "")
     bare = bare.removesuffix(model.get("end_of_word_suffix") or "")
-    bare = bare[1:] if len(bare) == 2 and bare[0] in "▁Ġ" else bare
-    return len(bare) == 1 or (piece.startswith("<0x") and len(piece) == 6)
+    bare = bare[1:] if len(bare) == 2 and bare[0] in WORD_MARKS else bare
+    return bare if len(bare) == 1 or (piece.startswith("<0x") and len(piece) == 6) else ""
 
 
 def _pair(merge: str | Sequence[str]) -> tuple[str, str]:

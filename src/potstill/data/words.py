@@ -7,12 +7,15 @@ import re
 import unicodedata
 from functools import cache
 
-__all__ = ["is_blank", "is_letters", "match_case", "normalise", "text_key", "word_spans"]
+__all__ = ["WORD_MARKS", "is_blank", "is_letters", "match_case", "normalise", "text_key", "word_spans"]
 
 _ASCII_GAP = re.compile(r"[^a-z0-9]+")
 _ASCII_WORD = re.compile(r"\w++(?:'\w++)*+|[^\w\s]")
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]*")
 _PAIR_JOINT = "\x1f"
+
+WORD_MARKS = ("Ġ", "▁")
+"""How byte-level BPE and Unigram mark the piece that begins a word."""
 
 
 @cache

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, Pretrai
 from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES
 
-__all__ = ["check_encoder", "load_model", "longest_input", "read_config"]
+__all__ = ["check_encoder", "counts_from_padding", "load_model", "longest_input", "read_config"]
 
 
 def read_config(folder: Path) -> PretrainedConfig:
@@ -47,8 +47,12 @@ def read_config(folder: Path) -> PretrainedConfig:
 def longest_input(config: PretrainedConfig) -> int:
     """The longest input in tokens: the position table, less the places that RoBERTa-like models leave unused."""
     positions = int(config.max_position_embeddings)
-    shifted = config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet")
-    return positions - 2 if shifted else positions
+    return positions - 2 if counts_from_padding(config) else positions
+
+
+def counts_from_padding(config: PretrainedConfig) -> bool:
+    """Whether the architecture counts positions from the padding token's id on."""
+    return config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet")
 
 
 def load_model(

@@ -14,14 +14,12 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from potstill.data.masking import MaskVocabulary
+from potstill.data.words import WORD_MARKS
 from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES
 from potstill.models.loading import load_model, longest_input, read_config
 
 __all__ = ["MaskedLMProposer", "has_masked_lm_head", "load_masked_lm", "masked_lm_over", "word_logits"]
-
-_MARKS = ("Ġ", "▁")
-"""How byte-level BPE and Unigram mark the piece that begins a word."""
 
 
 def has_masked_lm_head(folder: Path) -> bool:
@@ -105,7 +103,7 @@ class MaskedLMProposer:
         tokenizer.no_padding()
         self.mask_id = MaskVocabulary.of(tokenizer).mask_token_id
         self.mask = str(tokenizer.id_to_token(self.mask_id))
-        self.marked = any(piece.startswith(_MARKS) for piece in tokenizer.get_vocab())
+        self.marked = any(piece.startswith(WORD_MARKS) for piece in tokenizer.get_vocab())
         tokenizer.enable_truncation(longest_input(model.config))
 
     @classmethod
@@ -153,6 +151,6 @@ class MaskedLMProposer:
         piece = self.tokenizer.id_to_token(token)
         if piece is None or piece.startswith("##"):
             return None
-        if self.marked and not is_first and not piece.startswith(_MARKS):
+        if self.marked and not is_first and not piece.startswith(WORD_MARKS):
             return None
-        return piece.lstrip("".join(_MARKS))
+        return piece.lstrip("".join(WORD_MARKS))

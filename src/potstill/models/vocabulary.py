@@ -7,17 +7,16 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
+from potstill.data.words import WORD_MARKS
 from potstill.errors import ModelError
 
 __all__ = ["whole_words", "word_rows"]
-
-_MARKS = ("Ġ", "▁")
 
 
 def _word_pieces(tokenizer: Tokenizer) -> dict[str, int]:
     """Word → id of the single piece that it is, for pieces of letters alone."""
     vocabulary = tokenizer.get_vocab(with_added_tokens=False)
-    marked = [token for token in vocabulary if token.startswith(_MARKS)]
+    marked = [token for token in vocabulary if token.startswith(WORD_MARKS)]
     if marked:  # byte-level BPE and Unigram mark the beginning of a word
         return {token[1:]: vocabulary[token] for token in marked if token[1:].isalpha()}
     return {token: identifier for token, identifier in vocabulary.items() if token.isalpha()}  # WordPiece: no ##

@@ -67,9 +67,9 @@ def _calibration(model: PreTrainedModel, encodings: Encodings, seed: int) -> lis
 
 
 def _source_layers(job: Job, shape: Shape, teacher: Shape) -> tuple[int, ...]:
-    """Teacher layers (1-based) that a model is cut from: those that teach it, so that the losses go on from there."""
-    if job.layers is not None and shape == job.shape:
-        return job.layers
+    """Teacher layers (1-based) that a model is cut from: as named, else those that then teach it."""
+    if job.start_layers is not None and shape == job.shape:
+        return job.start_layers
     return tuple(layer for _, layer in layer_pairs(shape.layers, teacher.layers, job.settings.distill.mapping))
 
 

@@ -11,7 +11,7 @@ from potstill.errors import GateRefused
 from potstill.metrics import Metric, beats_majority, majority_share
 from potstill.pipeline.assemble import assemble, refused_report
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.inputs import threads
+from potstill.pipeline.inputs import threads, weight_bytes
 from potstill.pipeline.job import Job, prepare_job
 from potstill.pipeline.publish import publish, published
 from potstill.pipeline.results import read_split
@@ -73,17 +73,12 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
 
 def disk_bytes(job: Job) -> int:
     """Bytes that a run may need at once."""
-    return MODEL_COPIES * _weights(job)
-
-
-def _weights(job: Job) -> int:
-    """Bytes of the teacher's weights."""
-    return sum(path.stat().st_size for path in job.teacher.paths[0].glob("*.safetensors"))
+    return MODEL_COPIES * weight_bytes(job.teacher)
 
 
 def reserve_seconds(job: Job) -> float:
     """Seconds of a budget kept for what is not training: exporting and measuring both models grows with the teacher."""
-    return 90.0 + _weights(job) / 2e6
+    return 90.0 + weight_bytes(job.teacher) / 2e6
 
 
 def budget_notes(job: Job) -> list[tuple[str, bool]]:

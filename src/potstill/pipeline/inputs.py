@@ -14,7 +14,7 @@ from potstill.errors import DataError, ModelError
 from potstill.models.loading import check_encoder, longest_input, read_config
 from potstill.progress import Reporter
 
-__all__ = ["check_texts", "checked_model", "model_facts", "plain_texts", "threads"]
+__all__ = ["check_texts", "checked_model", "model_facts", "plain_texts", "threads", "weight_bytes"]
 
 
 def threads(run: RunSettings) -> int:
@@ -42,6 +42,11 @@ def checked_model(source: Source) -> PretrainedConfig:
         )
     check_encoder(source.paths[0])
     return config
+
+
+def weight_bytes(source: Source) -> int:
+    """Bytes of a model's weights on disk."""
+    return sum(path.stat().st_size for path in source.paths[0].glob("*.safetensors"))
 
 
 def check_texts(sources: Sequence[Source], key: str, report: Reporter) -> None:

@@ -27,6 +27,7 @@ from potstill.pipeline.training import Conditions
 from potstill.progress import Reporter
 from potstill.recipes import RECIPES, Recipe, chosen_layers, with_overrides
 from potstill.recipes.reading import needs_projection
+from potstill.recipes.recipe import LayerChoice
 from potstill.storage import digest_file, read_json
 
 __all__ = ["Job", "is_trained", "prepare_job"]
@@ -71,7 +72,14 @@ class Job:
     @property
     def layers(self) -> tuple[int, ...] | None:
         """Layers (1-based) of the model above the student, where the settings name them; they say which teach which."""
-        named = self.settings.student.layers or (self.recipe.layers if self.way == "layers" else None)
+        return self._chosen(self.settings.student.layers)
+
+    @property
+    def start_layers(self) -> tuple[int, ...] | None:
+        """Layers (1-based) that the student is made from, where settings or method name them."""
+        return self.layers or self._chosen(self.recipe.layers if self.way == "layers" else None)
+
+    def _chosen(self, named: LayerChoice | tuple[int, ...] | None) -> tuple[int, ...] | None:
         above = self.assistants[-1] if self.assistants else Shape.of(self.config)
         return None if named is None else chosen_layers(self.shape.layers, above.layers, named)
 
@@ -167,6 +175,12 @@ def _check_shapes(settings: Settings, shapes: Sequence[Shape], way: str, recipe:
     for above, assistant in pairwise(shapes[:-1]):
         _check_shape(assistant, above, "shrunk", recipe, what="student.assistants: an assistant")
     _check_shape(shapes[-1], shapes[-2], way, recipe)
+    if recipe.general is not None and not recipe.teaches_the_task and not settings.general.texts:
+        raise SettingsError(
+            f"distill.mode = {recipe.name} without general.texts: it learns from the teacher on plain text alone",
+            expected="plain text",
+            fix="set general.texts, or choose another distill.mode",
+        )
     if settings.general.texts:  # there the teacher itself teaches the student
         if recipe.general is None:
             raise SettingsError(
@@ -293,7 +307,7 @@ def _recipe(settings: Settings) -> Recipe:
 def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe, what: str = "a student") -> None:
     terms = [term for phase in recipe.phases for term in phase.terms if term.weight]
     inner = any(term.places in ("mapped", "inner", "middle") for term in terms)
-    if shape.layers > teacher.layers and inner:
+    if shape.layers > teacher.layers and (inner or way == "layers"):
         raise ModelError(
             f"{what} of {shape.layers} layers under a teacher of {teacher.layers}",
             expected=f"{teacher.layers} layers or fewer",

@@ -10,7 +10,7 @@ from potstill.data.encoding import TextEncoder
 from potstill.data.tables import read_table
 from potstill.evaluation.cost import ParameterCounts, encoder_parameters
 from potstill.models.student import Shape, student_config
-from potstill.pipeline.budget import LONGEST, Budget
+from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import HARD_COST
 from potstill.pipeline.distill import budget_notes, disk_bytes, reserve_seconds
 from potstill.pipeline.job import Job, is_trained, prepare_job
@@ -42,9 +42,9 @@ def plan(settings: Settings) -> dict[str, Any]:
     rows, tokens = _size(job)
     budget = settings.run.budget
     estimates = _estimates(job, teacher, student, rows, tokens)
-    if budget is not None:  # what is planned is then cut, or a distillation stretched, to the time there is
+    if budget is not None:  # what is planned is then cut to the time there is
         within = max(0.0, budget * 60 - reserve_seconds(job)) / max(1.0, sum(estimates.values()))
-        estimates = {name: seconds * min(within, LONGEST) for name, seconds in estimates.items()}
+        estimates = {name: seconds * min(within, 1.0) for name, seconds in estimates.items()}
     stages: list[dict[str, Any]] = []
     for stage in build_stages(job, Budget(None, 0.0, lambda: 0.0, {})):
         run.keys[stage.name] = run.key(stage)

@@ -39,7 +39,8 @@ def vocabulary_stage(context: Context, job: Job) -> None:
     source, wanted = job.teacher.paths[0], job.settings.student.vocabulary
     before = _tokenizer(source)
     train = Examples.read(context.done["augment"] / "train.arrow")
-    counts = count_pieces(before, _texts(train, read_split(context.done["data"], "unlabelled")))
+    texts = _texts(train, read_split(context.done["data"], "unlabelled"))
+    counts = count_pieces(before, texts, context.report)
     kept = kept_pieces(before, counts, most=wanted if isinstance(wanted, int) else None)
     after = pruned_tokenizer(before, kept)
     after.save(str(context.folder / "tokenizer.json"))

@@ -18,8 +18,8 @@ from potstill.losses import value_kl
 from potstill.models.forward import forward_inputs
 from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates, tap
-from potstill.recipes.reading import Outputs, Sizes, arguments, count_of, needs_projection, wanted_states
-from potstill.storage import digest, digest_array
+from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, needs_projection, values_of, wanted_states
+from potstill.storage import digest_array
 from potstill.training.program import LossTerm, TermValue
 
 __all__ = ["Distilling", "check_widths", "projections_for", "tapped"]
@@ -109,15 +109,7 @@ class Distilling:
         logits = self.student(**inputs).logits
         labels = torch.from_numpy(self.data.labels[rows]).to(logits.device)
         outputs = Outputs(logits, target, labels, inputs.get("attention_mask"), self.projections, self.taps)
-        values = {term.name: self._value(term, outputs) for term in self.terms}
-        for states in self.taps or ():
-            states.clear()
-        return values
-
-    def _value(self, term: LossTerm, outputs: Outputs) -> TermValue:
-        """The sum over the term's pairs of layers, each averaged by its own count; these counts are alike."""
-        found = [term.fn(*given, **more) for given, more in arguments(term, outputs)]
-        return TermValue(torch.stack([value for value, _ in found]).sum(), found[-1][1])
+        return values_of(self.terms, outputs)
 
     def describe(self, rows: np.ndarray) -> str:
         """As `Program.describe`."""
@@ -125,12 +117,8 @@ class Distilling:
 
     def state(self) -> dict[str, Any]:
         """As `Program.state`."""
-        terms = [
-            [term.name, term.fn.__name__, term.reads, list(term.layers), term.weight, term.temperature]
-            for term in self.terms
-        ]
         logits = None if self.logits is None else digest_array(self.logits)
-        own = {"program": "distilling", "data": self.data.digest(), "terms": digest(terms), "logits": logits}
+        own = {"program": "distilling", "data": self.data.digest(), "terms": facts_of(self.terms), "logits": logits}
         return own if self.teacher_ids is None else {**own, "teacher_ids": digest_array(self.teacher_ids)}
 
     def close(self) -> None:

@@ -17,8 +17,8 @@ from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates
 from potstill.pretraining import MaskedLM
 from potstill.recipes.distilling import check_widths, tapped
-from potstill.recipes.reading import Outputs, Sizes, arguments, count_of
-from potstill.storage import digest, digest_array
+from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, values_of
+from potstill.storage import digest_array
 from potstill.training.program import LossTerm, TermValue
 
 __all__ = ["MaskedDistilling"]
@@ -72,8 +72,8 @@ class MaskedDistilling(MaskedLM):
 
     def step(self, rows: np.ndarray) -> dict[str, TermValue]:
         """As `Program.step`."""
-        arrays, masked = self.masked(rows)
-        arrays = {**arrays, "input_ids": masked.input_ids}
+        whole, masked = self.masked(rows)
+        arrays = {**whole, "input_ids": masked.input_ids}
         target = None
         if self.teacher is not None:
             choose_attention(self.teacher, arrays["input_ids"].shape[1], backward=False)
@@ -82,16 +82,10 @@ class MaskedDistilling(MaskedLM):
                 target = target if self.teacher_ids is None else target[:, torch.from_numpy(self.teacher_ids)]
         choose_attention(self.model, arrays["input_ids"].shape[1], backward=True)
         logits = self._scores(self.model, arrays, masked.chosen)
-        words = torch.from_numpy(self.masked(rows)[0]["input_ids"][masked.chosen]).to(logits.device)
+        words = torch.from_numpy(whole["input_ids"][masked.chosen]).to(logits.device)
         mask = None if arrays["attention_mask"].all() else torch.from_numpy(arrays["attention_mask"]).to(logits.device)
         outputs = Outputs(logits, target, words, mask, self.projections, self.taps)
-        values = {}
-        for term in self.terms:
-            found = [term.fn(*given, **more) for given, more in arguments(term, outputs)]
-            values[term.name] = TermValue(torch.stack([value for value, _ in found]).sum(), found[-1][1])
-        for states in self.taps or ():
-            states.clear()
-        return values
+        return values_of(self.terms, outputs)
 
     def _for_teacher(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if self.teacher_ids is None:
@@ -105,9 +99,8 @@ class MaskedDistilling(MaskedLM):
 
     def state(self) -> dict[str, Any]:
         """As `Program.state`."""
-        terms = [[t.name, t.fn.__name__, t.reads, list(t.layers), t.weight, t.temperature] for t in self.terms]
         ids = None if self.teacher_ids is None else digest_array(self.teacher_ids)
-        return {**super().state(), "program": "masked-distilling", "terms": digest(terms), "teacher_ids": ids}
+        return {**super().state(), "program": "masked-distilling", "terms": facts_of(self.terms), "teacher_ids": ids}
 
     def close(self) -> None:
         """Take the hooks off the models."""

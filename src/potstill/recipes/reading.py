@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from potstill import losses
 from potstill.models.tap import LayerStates, Want
 from potstill.recipes.terms import Term
-from potstill.training.program import LossTerm
+from potstill.storage import digest
+from potstill.training.program import LossTerm, TermValue
 
-__all__ = ["Outputs", "Sizes", "arguments", "count_of", "needs_projection", "wanted_states"]
+__all__ = ["Outputs", "Sizes", "count_of", "facts_of", "needs_projection", "values_of", "wanted_states"]
 
 _STATES: Mapping[str, tuple[Want, ...]] = {
     "hidden": ("hidden",),
@@ -75,7 +77,7 @@ def wanted_states(terms: Sequence[LossTerm], side: int) -> dict[Want, list[int]]
     return {want: sorted(layers) for want, layers in found.items()}
 
 
-def arguments(term: LossTerm, outputs: Outputs) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+def _arguments(term: LossTerm, outputs: Outputs) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Positional and keyword arguments of the term's function, once for each pair of layers."""
     if term.reads in ("labels", "masked"):
         yield (outputs.logits, outputs.labels), {}
@@ -100,6 +102,25 @@ def arguments(term: LossTerm, outputs: Outputs) -> Iterator[tuple[tuple[Any, ...
             widths = [part.shape[1] * part.shape[3] for part in (ours, other)]
             recut = {"heads": losses.relation_heads(*widths)} if term.fn is losses.relation_kl else {}
             yield (ours, other, outputs.mask), recut
+
+
+def values_of(terms: Sequence[LossTerm], outputs: Outputs) -> dict[str, TermValue]:
+    """Each term's sum over its pairs of layers, and the count of one pair: those of the others are alike.
+
+    The states are let go of: the next forward pass makes others.
+    """
+    values = {}
+    for term in terms:
+        found = [term.fn(*given, **more) for given, more in _arguments(term, outputs)]
+        values[term.name] = TermValue(torch.stack([value for value, _ in found]).sum(), found[-1][1])
+    for states in outputs.states or ():
+        states.clear()
+    return values
+
+
+def facts_of(terms: Sequence[LossTerm]) -> str:
+    """SHA-256 of what the terms are: a checkpoint must agree with it."""
+    return digest([[t.name, t.fn.__name__, t.reads, list(t.layers), t.weight, t.temperature] for t in terms])
 
 
 @dataclass(frozen=True)

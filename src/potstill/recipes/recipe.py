@@ -75,8 +75,8 @@ class Recipe:
             has none.
         copies: Augmented texts for each text.
         start: How the student starts where the settings leave it open.
-        layers: Which of the teacher's layers it starts from, and is taught by, where the settings leave it open; None
-            leaves that to the mapping.
+        layers: Which of the teacher's layers it starts from where the settings leave it open; None: those of the
+            mapping, which says what teaches it in any case.
         projection: Of hidden states, from the student's width to the teacher's: one with bias for all terms (the
             released TinyBERT), one for each term without, or none, where the widths must be equal.
         weight_decay, clip: The optimiser's.

@@ -20,6 +20,7 @@ from potstill.losses import (
     pairwise_similarity_mse,
     relation_kl,
     value_kl,
+    vector_cosine,
     vector_mse,
     word_cross_entropy,
     word_kl,
@@ -29,6 +30,7 @@ __all__ = [
     "ATTENTION",
     "CLS",
     "COSINE",
+    "DIRECTION",
     "DISTRIBUTION",
     "EMBEDDING",
     "HARD",
@@ -84,6 +86,7 @@ HARD = Term("hard", hard_cross_entropy, "labels")
 HINT = Term("hint", hidden_mse, places="middle")
 CLS = Term("cls", cls_mse, places="inner")
 VECTOR = Term("vector", vector_mse, places="last")
+DIRECTION = Term("direction", vector_cosine, places="last")
 SIMILARITY = Term("similarity", pairwise_similarity_mse, places="last")
 DISTRIBUTION = Term("attention", attention_kl, "scores", "last")
 QUERIES = Term("queries", relation_kl, "queries", "last")

@@ -4,8 +4,10 @@ Reimers & Gurevych 2020, arXiv 2004.09813 (squared distance); Tung & Mori 2019, 
 answers are learned beside them.
 """
 
+from dataclasses import replace
+
 from potstill.recipes.recipe import Phase, Recipe
-from potstill.recipes.terms import LOGITS, SIMILARITY, VECTOR
+from potstill.recipes.terms import DIRECTION, LOGITS, SIMILARITY, VECTOR
 
 __all__ = ["VECTORS"]
 
@@ -15,7 +17,7 @@ VECTORS = Recipe(
     phases=(
         Phase(
             "distil",
-            (VECTOR, SIMILARITY, LOGITS),
+            (VECTOR, replace(DIRECTION, weight=0.0), SIMILARITY, LOGITS),
             epochs=None,
             examples=300_000,
             batch_size=64,

@@ -31,6 +31,7 @@ UNSTEADY = 3.0
 CUT_SHORT = 0.1
 """A training is called cut short below this share of its recipe's steps."""
 
+_TAUGHT = {"teacher": "the teacher", "student": "the student", "general": "general distillation"}
 _ALIKE = 1.02  # ratios below this are "as large", "as fast"
 _SAME_COST = (
     1.1  # a pre-trained baseline is simpler than distilling while it has at most this many times the parameters
@@ -108,9 +109,9 @@ def _cut_short(report: Report) -> Iterator[str]:
     stages = report.recipe.stages if report.recipe else []
     for stage in stages:
         cut = stage.planned and stage.steps is not None and stage.steps < CUT_SHORT * stage.planned
-        if cut and stage.name.split(":")[0] in ("teacher", "student", "general"):
+        if cut and (who := _TAUGHT.get(stage.name.split(":")[0])):
             yield (
-                f"The time allowed left {stage.name} {stage.steps:,} of the {stage.planned:,} steps of its recipe: "
+                f"The time allowed left {who} {stage.steps:,} of the {stage.planned:,} steps of its recipe: "
                 "with a longer budget, or on a quieter machine, expect more."
             )
 
