@@ -16,6 +16,7 @@ from tests.small_models import random_encodings, small_model
 from potstill.data.batching import Batches
 from potstill.recipes import RECIPES, build_terms
 from potstill.recipes.distilling import Distilling, projections_for
+from potstill.recipes.guidance import LiveGuide
 from potstill.training import AdamW, Schedule, train
 
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # each example trains; the first that fails will do
@@ -68,7 +69,8 @@ def set_up(problem):
     )
     torch.manual_seed(problem["seed"] % 2**31)
     shared = RECIPES[problem["mode"]].projection == "shared"
-    return Distilling(student, teacher, terms, projections_for(terms, *problem["widths"], shared=shared), batches)
+    projections = projections_for(terms, *problem["widths"], shared=shared)
+    return Distilling(student, LiveGuide(teacher, terms, encodings), terms, projections, batches)
 
 
 def written_out(problem, program):
@@ -77,7 +79,7 @@ def written_out(problem, program):
     batch = {name: torch.tensor(array) for name, array in program.data.encodings.batch(rows).items()}
     mask = batch["attention_mask"]
     sides = []
-    for model, layers in ((program.student, problem["ours"]), (program.teacher, problem["theirs"])):
+    for model, layers in ((program.student, problem["ours"]), (program.guide.teacher, problem["theirs"])):
         side = plain.PlainBert(dict(model.named_parameters()), problem["heads"], layers)
         sides.append((side, side.run(batch["input_ids"], batch["token_type_ids"], mask)))
     leaves = {f"student.{name}": leaf for name, leaf in sides[0][0].weights.items()}

@@ -18,6 +18,7 @@ from potstill.models.forward import forward_inputs, run_logits
 from potstill.recipes import RECIPES, build_terms
 from potstill.recipes.distilling import Distilling, projections_for
 from potstill.recipes.fine_tuning import FineTuning
+from potstill.recipes.guidance import LiveGuide, LogitsGuide
 from potstill.training import LossTerm
 
 LENGTHS = (3, 9, 5, 9, 2, 7, 4)
@@ -57,7 +58,7 @@ def program_of(kind="bert", *, mode="potstill", encodings=None, batch_size=99, l
     terms = terms_of(mode, **more)
     torch.manual_seed(3)
     projections = projections_for(terms, 16, 24, shared=RECIPES[mode].projection == "shared")
-    return Distilling(student, teacher, terms, projections, batches, logits)
+    return Distilling(student, LiveGuide(teacher, terms, encodings, logits=logits), terms, projections, batches)
 
 
 def total_and_gradient(program, groups):
@@ -158,9 +159,8 @@ def test_a_copied_student_has_nothing_to_learn(kind):
         nn.init.eye_(linear.weight)
     encodings = random_encodings((*LENGTHS, 70), kind=kind)
     count = len(LENGTHS) + 1
-    program = Distilling(
-        student, teacher, chosen, projections, Batches(encodings, np.full(count, -1), np.arange(count), count, 0)
-    )
+    batches = Batches(encodings, np.full(count, -1), np.arange(count), count, 0)
+    program = Distilling(student, LiveGuide(teacher, chosen, encodings), chosen, projections, batches)
     terms = program.step(np.arange(count))
     for name in ("embedding", "hidden", "attention"):
         assert 0 <= float(terms[name].sum.detach()) / terms[name].count < 1e-6, name
@@ -178,9 +178,8 @@ def test_long_inputs_take_the_gram_form_and_a_copy_still_has_no_loss():
     teacher, student = (small_model(layers=2, seed=2, max_position_embeddings=longest) for _ in range(2))
     chosen = terms_of("paper", student=2, teacher=2, names=("attention",))
     encodings = random_encodings((longest, 97, longest - 9))
-    program = Distilling(
-        student, teacher, chosen, nn.ModuleDict(), Batches(encodings, np.full(3, -1), np.arange(3), 3, 0)
-    )
+    batches = Batches(encodings, np.full(3, -1), np.arange(3), 3, 0)
+    program = Distilling(student, LiveGuide(teacher, chosen, encodings), chosen, nn.ModuleDict(), batches)
     (term,) = program.step(np.arange(3)).values()
     assert 0 <= float(term.sum.detach()) / term.count < 1e-6
 
@@ -188,11 +187,14 @@ def test_long_inputs_take_the_gram_form_and_a_copy_still_has_no_loss():
 def test_cached_logits_stand_for_the_teachers_and_it_is_then_not_run():
     own = program_of(names=("logits", "hard"))
     rows = np.arange(len(LENGTHS))
-    cached = run_logits(own.teacher, own.data.encodings)
+    cached = run_logits(own.guide.teacher, own.data.encodings)
     other = program_of(names=("logits", "hard"), logits=cached)
-    other.teacher = None
+    other.guide.teacher.forward = None
+    alone = Distilling(own.student, LogitsGuide(cached), own.terms, own.projections, own.data)
     for name, term in own.step(rows).items():
-        assert float(other.step(rows)[name].sum.detach()) == pytest.approx(float(term.sum.detach()), rel=1e-5)
+        for program in (other, alone):
+            assert float(program.step(rows)[name].sum.detach()) == pytest.approx(float(term.sum.detach()), rel=1e-5)
+    assert alone.counts(rows) == own.counts(rows)
     # With inner states the teacher is run, and the logits given are still those learnt from.
     far = program_of(logits=cached + np.array([5.0, 0.0, -5.0], dtype=np.float32))
     assert far.step(rows)["logits"].sum.item() > 2 * program_of().step(rows)["logits"].sum.item()
@@ -202,19 +204,36 @@ def test_the_teacher_gets_no_gradient_and_its_hooks_come_off():
     program = program_of()
     loss = sum(term.sum for term in program.step(np.arange(len(LENGTHS))).values())
     loss.backward()
-    assert all(parameter.grad is None for parameter in program.teacher.parameters())
+    assert all(parameter.grad is None for parameter in program.guide.teacher.parameters())
     assert any(parameter.grad is not None for parameter in program.student.parameters())
-    hooked = [module for model in (program.student, program.teacher) for module in model.modules()]
+    hooked = [module for model in (program.student, program.guide.teacher) for module in model.modules()]
     assert sum(len(module._forward_hooks) for module in hooked) > 0
     program.close()
     assert sum(len(module._forward_hooks) for module in hooked) == 0
-    assert not any(states.hidden or states.q or states.k for states in program.taps)
+    assert not any(states.hidden or states.q or states.k for states in (program.states, program.guide.states))
 
 
 def test_nothing_is_kept_between_steps():
     program = program_of()
     program.step(np.arange(3))
-    assert not any(states.hidden or states.q or states.k for states in program.taps)
+    assert not any(states.hidden or states.q or states.k for states in (program.states, program.guide.states))
+
+
+def guided(teacher, student, terms, projections, data):
+    return Distilling(student, LiveGuide(teacher, terms, data.encodings), terms, projections, data)
+
+
+def test_what_a_guide_cannot_give_is_refused():
+    data = program_of().data
+    terms = terms_of(student=2, teacher=2)
+    for reading in (terms, terms[:1]):
+        with pytest.raises(ModelError, match=f"{reading[0].name} loss under a teacher that gives logits alone"):
+            Distilling(small_model(), LogitsGuide(np.zeros((7, 3), np.float32)), reading, nn.ModuleDict(), data)
+    few = np.zeros((6, 3), np.float32)
+    with pytest.raises(ModelError, match="6 windows for 7"):
+        Distilling(small_model(), LogitsGuide(few), terms_of(names=("logits",)), nn.ModuleDict(), data)
+    with pytest.raises(ModelError, match="6 rows of the teacher's logits for 7 windows"):
+        program_of(logits=few)
 
 
 def test_heads_that_do_not_match_are_refused():
@@ -222,10 +241,10 @@ def test_heads_that_do_not_match_are_refused():
     teacher = small_model(heads=4)
     data = Batches(random_encodings(LENGTHS), LABELS, np.arange(len(LENGTHS)), 3, 0)
     with pytest.raises(ModelError, match="2 attention heads under a teacher with 4"):
-        Distilling(student, teacher, terms_of(student=2, teacher=2), nn.ModuleDict(), data)
+        guided(teacher, student, terms_of(student=2, teacher=2), nn.ModuleDict(), data)
     names = ("hidden", "logits")
     chosen = terms_of(student=2, teacher=2, names=names)
-    program = Distilling(student, teacher, chosen, projections_for(chosen, 24, 24, shared=False), data)
+    program = guided(teacher, student, chosen, projections_for(chosen, 24, 24, shared=False), data)
     assert set(program.step(np.arange(3))) == set(names)
 
 
@@ -333,9 +352,11 @@ def test_a_student_of_fewer_words_reads_as_its_teacher_does(kind):
     for linear in projections.values():
         linear.weight.data.copy_(torch.eye(24))
     batches = Batches(few, LABELS, np.arange(len(LENGTHS)), 99, seed=0)
-    program = Distilling(student, teacher, terms, projections, batches, teacher_ids=kept)
+    guide = LiveGuide(teacher, terms, few, teacher_ids=kept)
+    program = Distilling(student, guide, terms, projections, batches)
     values, _ = total_and_gradient(program, [range(len(LENGTHS))])
     assert all(value < 1e-9 for name, value in values.items() if name != "hard"), values
-    other = Distilling(student, teacher, terms, projections, batches, teacher_ids=np.roll(kept, 1))
+    wrong = LiveGuide(teacher, terms, few, teacher_ids=np.roll(kept, 1))
+    other = Distilling(student, wrong, terms, projections, batches)
     assert total_and_gradient(other, [range(len(LENGTHS))])[0]["hidden"] > 1e-3
     assert program.state() != other.state()

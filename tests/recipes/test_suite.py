@@ -13,6 +13,7 @@ from potstill import losses
 from potstill.data.batching import Batches
 from potstill.recipes import RECIPES, build_terms
 from potstill.recipes.distilling import Distilling, projections_for
+from potstill.recipes.guidance import LiveGuide
 from potstill.training import AdamW, Schedule, train
 
 LENGTHS = (3, 9, 5, 9, 2, 7, 4)
@@ -47,7 +48,7 @@ def cell(phase, kind, *, copied=False, encodings=None, batch_size=99):
         made = projections_for(terms, student.config.hidden_size, 24, shared=recipe.projection == "shared")
     encodings = encodings or random_encodings(LENGTHS, kind=kind)
     batches = Batches(encodings, LABELS, np.arange(len(LENGTHS)), batch_size, seed=0)
-    return Distilling(student, teacher, terms, made, batches)
+    return Distilling(student, LiveGuide(teacher, terms, encodings), terms, made, batches)
 
 
 def depends_on_company(program):
@@ -127,7 +128,7 @@ def kl(theirs, own):
 def test_minilm_compares_the_attention_that_transformers_shows(kind):
     """The relative bias of MPNet included: it is part of what attention does."""
     program = cell("minilm general", kind)
-    own, theirs = (shown(model, program) for model in (program.student, program.teacher))
+    own, theirs = (shown(model, program) for model in (program.student, program.guide.teacher))
     wanted = sum(kl(b.attentions[-1].double(), a.attentions[-1].double()) for a, b in zip(own, theirs, strict=True))
     with torch.no_grad():
         term = program.step(np.arange(len(LENGTHS)))["attention"]
@@ -139,7 +140,7 @@ def test_minilm_compares_the_attention_that_transformers_shows(kind):
 def test_hidden_states_are_those_that_transformers_shows(kind):
     """PKD takes [CLS] of inner layers, vectors the mean of the last, hints the middle."""
     program = cell("pkd distil", kind)
-    own, theirs = (shown(model, program) for model in (program.student, program.teacher))
+    own, theirs = (shown(model, program) for model in (program.student, program.guide.teacher))
     unit = torch.nn.functional.normalize
     wanted = sum(
         float((unit(a.hidden_states[1][0, 0], dim=0) - unit(b.hidden_states[2][0, 0], dim=0)).square().sum())
@@ -149,7 +150,7 @@ def test_hidden_states_are_those_that_transformers_shows(kind):
         term = program.step(np.arange(len(LENGTHS)))["cls"]
     assert float(term.sum) == pytest.approx(wanted, rel=1e-4)
     program = cell("vectors distil", kind)
-    own, theirs = (shown(model, program) for model in (program.student, program.teacher))
+    own, theirs = (shown(model, program) for model in (program.student, program.guide.teacher))
     linear = program.projections["vector"]
     with torch.no_grad():
         wanted = sum(
@@ -158,7 +159,7 @@ def test_hidden_states_are_those_that_transformers_shows(kind):
         )
         assert float(program.step(np.arange(len(LENGTHS)))["vector"].sum) == pytest.approx(wanted, rel=1e-4)
     program = cell("fitnets intermediate", kind)
-    own, theirs = (shown(model, program) for model in (program.student, program.teacher))
+    own, theirs = (shown(model, program) for model in (program.student, program.guide.teacher))
     with torch.no_grad():
         wanted = sum(
             float((program.projections["hint"](a.hidden_states[1]) - b.hidden_states[2]).square().sum())
@@ -169,5 +170,5 @@ def test_hidden_states_are_those_that_transformers_shows(kind):
 
 def test_the_teacher_is_not_run_where_nothing_of_it_is_read():
     program = cell("poor-mans prediction", "bert")
-    program.teacher.forward = None
+    program.guide.teacher.forward = None
     program.step(np.arange(3))

@@ -217,7 +217,7 @@ def test_a_checkpoint_under_other_settings_is_refused(tmp_path, monkeypatch, oth
         run(tmp_path, monkeypatch, end=interrupt, at=3)
     program = distilling()
     if other.pop("logits", False):
-        program.logits = np.zeros((14, 3), dtype=np.float32)
+        program.guide.logits = np.zeros((14, 3), dtype=np.float32)
     schedule, seed = other.pop("schedule", SCHEDULE), other.pop("seed", (0, "student"))
     before = [p.clone() for p in program.student.parameters()]
     with pytest.raises(StorageError, match="is of another training"):

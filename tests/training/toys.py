@@ -8,6 +8,7 @@ from torch import nn
 from potstill.data.batching import Batches
 from potstill.recipes import RECIPES, build_terms
 from potstill.recipes.distilling import Distilling, projections_for
+from potstill.recipes.guidance import LiveGuide
 from potstill.training import TermValue
 
 
@@ -76,4 +77,4 @@ def distilling(*, dropout=0.1, mode="potstill", phase="distil", seed=0, batch_si
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         projections = projections_for(terms, 16, 24, shared=RECIPES[mode].projection == "shared")
-    return Distilling(student, teacher, terms, projections, batches)
+    return Distilling(student, LiveGuide(teacher, terms, encodings), terms, projections, batches)

@@ -39,6 +39,7 @@ from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import pruned, teacher_ids
 from potstill.recipes import Phase, build_terms, layer_pairs
 from potstill.recipes.distilling import Distilling, projections_for
+from potstill.recipes.guidance import LiveGuide
 from potstill.storage import atomic_folder, read_manifest, write_json
 from potstill.training import LossTerm, Schedule
 
@@ -175,15 +176,15 @@ def _run_phase(
     )
     encodings, labels, ids = encode_examples(encoder, _training_texts(context, augmented=phase.augmented))
     dev = split_of(context, "dev")
-    program = Distilling(
-        student,
+    guide = LiveGuide(
         teacher,
         terms,
-        projections,
-        Batches(encodings, labels, ids, phase.batch_size, settings.run.seed),
-        logits if phase.augmented else None,
-        teacher_ids(context, student),
+        encodings,
+        logits=logits if phase.augmented else None,
+        teacher_ids=teacher_ids(context, student),
     )
+    batches = Batches(encodings, labels, ids, phase.batch_size, settings.run.seed)
+    program = Distilling(student, guide, terms, projections, batches)
     try:
         trained = run_training(
             context,

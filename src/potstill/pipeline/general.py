@@ -32,6 +32,7 @@ from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import teacher_ids
 from potstill.recipes import Phase, build_terms
 from potstill.recipes.distilling import Distilling
+from potstill.recipes.guidance import LiveGuide
 from potstill.recipes.masked import MaskedDistilling
 from potstill.storage import atomic_folder, read_manifest, write_json
 from potstill.training import LossTerm, Schedule
@@ -107,7 +108,8 @@ def _states_program(
     teacher.requires_grad_(requires_grad=False)
     projections = distilling_projections(job, [phase], student, teacher, context.done["start"])
     terms = _terms(job, phase, student)
-    return Distilling(student, teacher, terms, projections, batches, teacher_ids=teacher_ids(context, student))
+    guide = LiveGuide(teacher, terms, batches.encodings, teacher_ids=teacher_ids(context, student))
+    return Distilling(student, guide, terms, projections, batches)
 
 
 def _masked_program(

@@ -1,7 +1,7 @@
-"""Distilling, as a program: a student under a teacher, with whatever terms a method declares.
+"""Distilling, as a program: a student under a guide, with whatever terms a method declares.
 
-It holds encoded texts and models; the loop holds the optimiser, the pipeline holds files. What a term reads, and what
-its count is: `potstill.recipes.reading`.
+It holds encoded texts and the student; the loop holds the optimiser, the pipeline holds files. What a term reads, and
+what its count is: `potstill.recipes.reading`. What the teacher says, and how: `potstill.recipes.guidance`.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from potstill.errors import ModelError
 from potstill.losses import value_kl
 from potstill.models.forward import forward_inputs
 from potstill.models.precision import choose_attention
-from potstill.models.tap import LayerStates, tap
-from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, needs_projection, values_of, wanted_states
-from potstill.storage import digest_array
+from potstill.models.tap import LayerStates
+from potstill.recipes.guidance import Guide
+from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, needs_projection, tapped, values_of
 from potstill.training.program import LossTerm, TermValue
 
-__all__ = ["Distilling", "check_widths", "projections_for", "tapped"]
+__all__ = ["Distilling", "check_widths", "projections_for"]
 
 
 def projections_for(
@@ -41,42 +41,42 @@ class Distilling:
 
     Args:
         student: Trained.
-        teacher: Eval mode, no gradients. Run on every batch that needs its states; None where `logits` says everything.
+        guide: The teacher's side.
         terms: Which losses, on what.
         projections: By `projections_for`; a term on hidden states without one compares them as they are.
-        batches: The student's encodings; the teacher has the same tokenizer, or more pieces.
-        logits: float32 (m, C), the teacher's, one row a window; None where the teacher is run.
-        teacher_ids: int64 (V,), the teacher's id of each of the student's pieces; None where they are the same.
+        batches: The student's encodings.
 
     Raises:
-        ModelError: A term on attention scores between models with different numbers of heads, one on hidden states of
-            different widths without a projection, layers that do not exist, or logits of other windows.
+        ModelError: A term on states under a guide without any, one on attention scores between models with different
+            numbers of heads, one on hidden states of different widths without a projection, layers that the student
+            does not have, or a guide to other windows.
     """
 
     def __init__(
         self,
         student: PreTrainedModel,
-        teacher: PreTrainedModel | None,
+        guide: Guide,
         terms: Sequence[LossTerm],
         projections: nn.ModuleDict,
         batches: Batches,
-        logits: np.ndarray | None = None,
-        teacher_ids: np.ndarray | None = None,
     ) -> None:
         self.modules: dict[str, nn.Module] = {"student": student, "projections": projections}
-        self.student, self.teacher, self.terms, self.projections = student, teacher, tuple(terms), projections
+        self.student, self.guide, self.terms, self.projections = student, guide, tuple(terms), projections
         self.weights = {term.name: term.weight for term in terms}
-        self.data, self.logits, self.teacher_ids = batches, logits, teacher_ids
-        if logits is not None and len(logits) != len(batches.encodings):
-            raise ModelError(f"{len(logits)} rows of the teacher's logits for {len(batches.encodings)} windows")
-        self.needs_states = any(term.layers for term in terms)
-        self.needs_target = any(term.reads == "logits" for term in terms)
-        self.taps: tuple[LayerStates, LayerStates] | None = None
-        if self.needs_states:
-            assert teacher is not None
-            _check_heads(student, teacher, self.terms)
-            check_widths(student, teacher, self.terms, projections)
-            self.taps = tapped(student, teacher, self.terms)
+        self.data = batches
+        if guide.windows != len(batches.encodings):
+            raise ModelError(f"a teacher's side of {guide.windows} windows for {len(batches.encodings)} windows")
+        self.states: LayerStates | None = None
+        if inner := [term.name for term in terms if term.layers]:
+            if guide.width is None:
+                raise ModelError(
+                    f"the {inner[0]} loss under a teacher that gives logits alone",
+                    expected="a model, whose inner states can be read",
+                    fix="choose a method of logits and labels, such as distill.mode = logits",
+                )
+            _check_heads(student, guide, self.terms)
+            check_widths(student, guide.width, self.terms, projections)
+            self.states = tapped(student, self.terms, side=0)
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
         """As `Program.batches`."""
@@ -88,27 +88,19 @@ class Distilling:
 
     def counts(self, rows: np.ndarray) -> dict[str, float]:
         """As `Program.counts`."""
-        sizes = Sizes.of(self.data.encodings.lengths[rows], self.data.labels[rows], self.student, self.teacher)
+        sizes = Sizes.of(self.data.encodings.lengths[rows], self.data.labels[rows], self.student, self.guide.width)
         return {term.name: count_of(term, sizes) for term in self.terms}
 
     def step(self, rows: np.ndarray) -> dict[str, TermValue]:
         """As `Program.step`."""
-        arrays = self.data.encodings.batch(rows)
-        inputs = forward_inputs(self.student, arrays)
-        length = inputs["input_ids"].shape[1]
-        target = None if self.logits is None else torch.from_numpy(self.logits[rows]).to(self.student.device)
-        if self.teacher is not None and (self.needs_states or (self.needs_target and target is None)):
-            choose_attention(self.teacher, length, backward=False)
-            theirs = arrays
-            if self.teacher_ids is not None:
-                theirs = {**arrays, "input_ids": self.teacher_ids[arrays["input_ids"]]}
-            with torch.no_grad():
-                own = self.teacher(**forward_inputs(self.teacher, theirs)).logits
-            target = own if target is None else target
-        choose_attention(self.student, length, backward=True)
+        inputs = forward_inputs(self.student, self.data.encodings.batch(rows))
+        theirs = self.guide.guidance(rows)
+        choose_attention(self.student, inputs["input_ids"].shape[1], backward=True)
         logits = self.student(**inputs).logits
         labels = torch.from_numpy(self.data.labels[rows]).to(logits.device)
-        outputs = Outputs(logits, target, labels, inputs.get("attention_mask"), self.projections, self.taps)
+        target = None if theirs.logits is None else theirs.logits.to(logits.device)
+        states = None if self.states is None or theirs.states is None else (self.states, theirs.states)
+        outputs = Outputs(logits, target, labels, inputs.get("attention_mask"), self.projections, states)
         return values_of(self.terms, outputs)
 
     def describe(self, rows: np.ndarray) -> str:
@@ -117,18 +109,18 @@ class Distilling:
 
     def state(self) -> dict[str, Any]:
         """As `Program.state`."""
-        logits = None if self.logits is None else digest_array(self.logits)
-        own = {"program": "distilling", "data": self.data.digest(), "terms": facts_of(self.terms), "logits": logits}
-        return own if self.teacher_ids is None else {**own, "teacher_ids": digest_array(self.teacher_ids)}
+        own = {"program": "distilling", "data": self.data.digest(), "terms": facts_of(self.terms)}
+        return {**own, **self.guide.state()}
 
     def close(self) -> None:
         """Take the hooks off the models."""
-        for states in self.taps or ():
-            states.close()
+        if self.states is not None:
+            self.states.close()
+        self.guide.close()
 
 
-def _check_heads(student: PreTrainedModel, teacher: PreTrainedModel, terms: Sequence[LossTerm]) -> None:
-    ours, theirs = (model.config.num_attention_heads for model in (student, teacher))
+def _check_heads(student: PreTrainedModel, guide: Guide, terms: Sequence[LossTerm]) -> None:
+    ours, theirs = student.config.num_attention_heads, guide.heads
     if ours != theirs and any(term.reads == "scores" or term.fn is value_kl for term in terms):
         raise ModelError(
             f"a student with {ours} attention heads under a teacher with {theirs}",
@@ -137,11 +129,9 @@ def _check_heads(student: PreTrainedModel, teacher: PreTrainedModel, terms: Sequ
         )
 
 
-def check_widths(
-    student: PreTrainedModel, teacher: PreTrainedModel, terms: Sequence[LossTerm], projections: nn.ModuleDict
-) -> None:
+def check_widths(student: PreTrainedModel, theirs: int, terms: Sequence[LossTerm], projections: nn.ModuleDict) -> None:
     """Raise `ModelError` where a term compares hidden states of different widths without a projection."""
-    ours, theirs = (model.config.hidden_size for model in (student, teacher))
+    ours = int(student.config.hidden_size)
     bare = [term.name for term in terms if needs_projection(term) and not {"all", term.name} & set(projections)]
     if ours != theirs and bare:
         raise ModelError(
@@ -149,16 +139,3 @@ def check_widths(
             expected="equal widths",
             fix="set distill.projection to each",
         )
-
-
-def tapped(
-    student: PreTrainedModel, teacher: PreTrainedModel, terms: Sequence[LossTerm]
-) -> tuple[LayerStates, LayerStates]:
-    """Record what the terms read of either model, at each forward pass."""
-    both = []
-    for side, model in enumerate((student, teacher)):
-        states = tap(model, [], [])
-        for want, layers in wanted_states(terms, side).items():
-            states.extend(model, layers, [want])
-        both.append(states)
-    return both[0], both[1]

@@ -16,8 +16,8 @@ from potstill.models.masked_lm import word_logits
 from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates
 from potstill.pretraining import MaskedLM
-from potstill.recipes.distilling import check_widths, tapped
-from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, values_of
+from potstill.recipes.distilling import check_widths
+from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, tapped, values_of
 from potstill.storage import digest_array
 from potstill.training.program import LossTerm, TermValue
 
@@ -59,14 +59,15 @@ class MaskedDistilling(MaskedLM):
         self.taps: tuple[LayerStates, LayerStates] | None = None
         if any(term.layers for term in terms):
             assert teacher is not None
-            check_widths(student, teacher, self.terms, projections)
-            self.taps = tapped(student, teacher, self.terms)
+            check_widths(student, int(teacher.config.hidden_size), self.terms, projections)
+            self.taps = tapped(student, self.terms, side=0), tapped(teacher, self.terms, side=1)
 
     def counts(self, rows: np.ndarray) -> dict[str, float]:
         """As `Program.counts`."""
         arrays, masked = self.masked(rows)
         lengths = arrays["attention_mask"].sum(axis=1)
-        sizes = Sizes.of(lengths, np.full(len(rows), -1), self.model, self.teacher)
+        width = None if self.teacher is None else int(self.teacher.config.hidden_size)
+        sizes = Sizes.of(lengths, np.full(len(rows), -1), self.model, width)
         sizes = replace(sizes, masked=float(masked.chosen.sum()))
         return {term.name: count_of(term, sizes) for term in self.terms}
 

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from potstill import losses
-from potstill.models.tap import LayerStates, Want
+from potstill.models.tap import LayerStates, Want, tap
 from potstill.recipes.terms import Term
 from potstill.storage import digest
 from potstill.training.program import LossTerm, TermValue
 
-__all__ = ["Outputs", "Sizes", "count_of", "facts_of", "needs_projection", "values_of", "wanted_states"]
+__all__ = ["Outputs", "Sizes", "count_of", "facts_of", "needs_projection", "tapped", "values_of", "wanted_states"]
 
 _STATES: Mapping[str, tuple[Want, ...]] = {
     "hidden": ("hidden",),
@@ -75,6 +75,14 @@ def wanted_states(terms: Sequence[LossTerm], side: int) -> dict[Want, list[int]]
         for want in _STATES[term.reads]:
             found.setdefault(want, set()).update(pair[side] for pair in term.layers)
     return {want: sorted(layers) for want, layers in found.items()}
+
+
+def tapped(model: PreTrainedModel, terms: Sequence[LossTerm], *, side: int) -> LayerStates:
+    """Record, at each forward pass, what the terms read of the student (`side` 0) or of the teacher (1)."""
+    states = tap(model, [], [])
+    for want, layers in wanted_states(terms, side).items():
+        states.extend(model, layers, [want])
+    return states
 
 
 def _arguments(term: LossTerm, outputs: Outputs) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -149,12 +157,10 @@ class Sizes:
     masked: float = 0.0
 
     @classmethod
-    def of(
-        cls, lengths: np.ndarray, labels: np.ndarray, student: PreTrainedModel, teacher: PreTrainedModel | None
-    ) -> Self:
-        """From a batch's lengths and labels, and the models."""
+    def of(cls, lengths: np.ndarray, labels: np.ndarray, student: PreTrainedModel, teacher_width: int | None) -> Self:
+        """From a batch's lengths and labels, the student, and the width of the teacher's states, if it has any."""
         count, longest = float(len(lengths)), float(lengths.max(initial=0))
-        widths = [int(model.config.hidden_size) for model in (student, teacher) if model is not None]
+        widths = [width for width in (int(student.config.hidden_size), teacher_width) if width is not None]
         return cls(
             texts=count,
             tokens=float(lengths.sum()),
