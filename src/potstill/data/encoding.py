@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
+from potstill.data.spans import Spans, template_specials
 from potstill.errors import ModelError
 
 __all__ = ["Encodings", "LongText", "TextEncoder", "readable"]
@@ -35,6 +36,7 @@ class Encodings:
         truncated: How many texts lost tokens.
         windowed: How many texts were read in more than one window.
         pad_token_id: The id that pads.
+        spans: Where each token stands in its text; None where it was not asked for.
     """
 
     input_ids: np.ndarray
@@ -44,6 +46,7 @@ class Encodings:
     truncated: int
     windowed: int
     pad_token_id: int
+    spans: Spans | None = None
 
     def __len__(self) -> int:
         return len(self.example)
@@ -135,8 +138,15 @@ class TextEncoder:
             raise ModelError(f"{path} cannot be read: {error}", fix="fetch the model again") from error
         return cls(tokenizer, max_length=max_length, long_text=long_text, step=step)
 
-    def encode(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Encodings:
+    def encode(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, with_spans: bool = False
+    ) -> Encodings:
         """Encode n texts, or n pairs, into m ≥ n windows. A lone surrogate is read as U+FFFD.
+
+        Args:
+            texts: The texts, or the first of each pair.
+            pairs: The second; None where there are no pairs.
+            with_spans: Whether to keep where each token stands in its text: 9 bytes a token.
 
         Raises:
             ModelError: Pairs under a maximum length without room for one token.
@@ -147,6 +157,8 @@ class TextEncoder:
         inputs = first if pairs is None else list(zip(first, map(readable, pairs), strict=True))
         # One array a chunk: lists of Python integers would take ten times the memory.
         ids, kinds, lengths, example = ([np.zeros(0, dtype=np.int64)] for _ in range(4))
+        spans: list[Spans] = []
+        specials = template_specials(self.tokenizer, is_pair=pairs is not None) if with_spans else (0, 0)
         truncated = windowed = 0
         for start in range(0, len(inputs), _CHUNK):
             windows: list[Encoding] = []
@@ -162,6 +174,8 @@ class TextEncoder:
             kinds.append(np.fromiter((kind for window in windows for kind in window.type_ids), dtype=np.int8))
             lengths.append(np.fromiter((len(window.ids) for window in windows), dtype=np.int64))
             example.append(np.array(owners, dtype=np.int64))
+            if with_spans:
+                spans.append(Spans.of(windows, [inputs[owner] for owner in owners], specials))
         return Encodings(
             np.concatenate(ids, dtype=np.int32, casting="unsafe"),
             np.concatenate(kinds, dtype=np.int8, casting="unsafe"),
@@ -170,6 +184,7 @@ class TextEncoder:
             truncated,
             windowed,
             self.pad_token_id,
+            Spans.joined(spans) if with_spans else None,
         )
 
     def _shorten(self, text: str | tuple[str, str]) -> list[Encoding]:
