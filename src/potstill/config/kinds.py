@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 __all__ = [
+    "DEFAULT_SHAPE",
     "EXPORT_FORMATS",
     "Allowed",
     "Assistants",
@@ -15,6 +16,7 @@ __all__ = [
     "Layers",
     "Place",
     "Shape",
+    "Shares",
     "Source",
     "Sources",
     "Text",
@@ -65,9 +67,14 @@ Shape = Annotated[
     StringConstraints(pattern=r"^[1-9]\d{0,3}x[1-9]\d{0,5}(x[1-9]\d{0,5}x[1-9]\d{0,3})?$"),
     Allowed("layers x width, as in 4x312, or layers x width x FFN x heads, as in 4x312x1200x12"),
 ]
+DEFAULT_SHAPE = "4x312"
+"""Of a student that is made from its teacher: TinyBERT's."""
 Layers = Annotated[
     Literal["every-other", "top", "bottom", "ends"] | Annotated[tuple[Annotated[int, Field(ge=0)], ...], _NUMBERS],
     Allowed('"every-other", "top", "bottom", "ends" or a list of numbers such as [0, 2, 4, 5]'),
+]
+Shares = Annotated[
+    tuple[Annotated[float, Field(gt=0)], ...], _NUMBERS, Allowed("a list of numbers above 0, such as [2, 1]")
 ]
 Assistants = Annotated[
     Literal["none"] | Annotated[tuple[Shape, ...], _TUPLE],

@@ -10,13 +10,16 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from potstill.config.kinds import (
+    DEFAULT_SHAPE,
     EXPORT_FORMATS,
     Assistants,
     ExportFormats,
     Layers,
     Place,
     Shape,
+    Shares,
     Source,
+    Sources,
     Text,
     Vocabulary,
 )
@@ -42,6 +45,15 @@ class TeacherSettings(Section):
         description="The teacher: a fine-tuned classifier, or a bare encoder that is fine-tuned first.",
         examples=["bert-base-uncased"],
     )
+    more: Sources = Field(
+        default=(),
+        description="Further teachers of the same task, of any architecture and tokenizer: their answers are averaged "
+        "with the first's, whose inner states are learned.",
+    )
+    shares: Shares = Field(
+        default=(),
+        description="How much the answers of each teacher count, the first's first; an empty list: all the same.",
+    )
     trained: Literal["auto"] | bool = Field(
         default="auto",
         description="true: use it as it is; false: fine-tune it first; auto: as it is where it has a classifier, whose "
@@ -61,18 +73,38 @@ class TeacherSettings(Section):
         description="Try BERT's grid of learning rates, batch sizes and epochs, and keep the best on dev.",
     )
 
+    @model_validator(mode="after")
+    def _one_share_each(self) -> "TeacherSettings":
+        if self.shares and len(self.shares) != 1 + len(self.more):
+            raise SettingsError(
+                f"teacher.shares of {len(self.shares)} numbers for {1 + len(self.more)} teachers",
+                expected="a number for each, that of teacher.source first",
+            )
+        return self
+
 
 class StudentSettings(Section):
     """The model that is made."""
 
-    shape: Shape = Field(
-        default="4x312", description="LxH, or LxHxFFNxHEADS: layers, width, FFN width, attention heads."
+    shape: Shape | None = Field(
+        default=None,
+        description="LxH, or LxHxFFNxHEADS: layers, width, FFN width, attention heads; not set: 4x312, or that of the "
+        "model named in student.start.",
+        examples=["4x312"],
     )
     start: Source | None = Field(
         default=None,
-        description='Where it starts: "shrunk" from the teacher, copied "layers", "random", or another model; not set: '
-        "the distillation mode's own.",
+        description='Where it starts: "shrunk" from the teacher, copied "layers", "random", or another model, which is '
+        "shrunk where it is larger than student.shape and keeps its own tokenizer; not set: the distillation mode's "
+        "own.",
         examples=["shrunk"],
+    )
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest input of the student, in its own tokens; not set: data.max_length, or by that rule of its "
+        "own tokenizer.",
+        examples=[64],
     )
     layers: Layers | None = Field(
         default=None,
@@ -102,11 +134,11 @@ class StudentSettings(Section):
                 expected='"shrunk", "layers", "random" or the source of a model',
                 fix=f'did you mean "{near[0]}"? A model of that name is written ./{self.start} or hub:{self.start}',
             )
-        count = int(self.shape.split("x")[0])
+        count = int((self.shape or DEFAULT_SHAPE).split("x")[0])
         if isinstance(self.layers, tuple) and len(self.layers) != count:
             raise SettingsError(
                 f"student.layers names {len(self.layers)} layers",
-                expected=f"{count}, one for each layer of student.shape = {self.shape}",
+                expected=f"{count}, one for each layer of student.shape = {self.shape or DEFAULT_SHAPE}",
             )
         return self
 

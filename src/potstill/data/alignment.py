@@ -5,17 +5,20 @@ special tokens are joined by their role. A token that the teacher does not read 
 joined to none. Computed batch by batch, from spans alone: nothing grows with the data. Knows no model.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from potstill.data.encoding import Encodings
 from potstill.data.spans import FIRST_TEXT, SECOND_TEXT, STRIDE, Spans
 from potstill.errors import ModelError
 from potstill.progress import SILENT, Reporter
 
-__all__ = ["Alignment", "Joined"]
+__all__ = ["Alignment", "Joined", "same_reading"]
 
 _AT_ONCE = 512
 
@@ -235,3 +238,21 @@ def _in_order(pairs: _Pairs, needed: np.ndarray) -> tuple[np.ndarray, np.ndarray
     place[order] = np.arange(len(unique))
     found = np.minimum(np.searchsorted(unique, pairs.window), max(0, len(unique) - 1))
     return unique[order], place[found]
+
+
+def same_reading(one: Tokenizer, other: Tokenizer) -> bool:
+    """Whether two tokenizers give every text the same ids: then one model may read what was encoded for the other.
+
+    What a file says of truncation and padding does not matter (`potstill.data.encoding` sets both), nor how it writes
+    its template.
+    """
+    return _reading(one) == _reading(other)
+
+
+def _reading(tokenizer: Tokenizer) -> dict[str, Any]:
+    content = json.loads(tokenizer.to_str())
+    parts = {name: content[name] for name in ("normalizer", "pre_tokenizer")}
+    model = {name: value for name, value in content["model"].items() if value}  # absent and null say the same
+    added = {token["content"]: token for token in content["added_tokens"]}
+    templates = [tokenizer.encode(*texts) for texts in (("a",), ("a", "a"))]
+    return {**parts, "model": model, "added": added, "templates": [(one.ids, one.type_ids) for one in templates]}

@@ -30,7 +30,7 @@ from potstill.metrics import (
 from potstill.models.loading import read_config
 from potstill.models.student import Shape
 from potstill.pipeline.inputs import model_facts
-from potstill.pipeline.job import Job
+from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.prepare import source_rows
 from potstill.pipeline.results import read_split, task_facts
 from potstill.pipeline.vocabulary import vocabulary_facts
@@ -116,7 +116,8 @@ def _model_block(folder: Path) -> dict[str, Any]:
 
 
 def _origin(job: Job, role: str) -> dict[str, Any]:
-    source = job.teacher if role == "teacher" else job.start
+    numbered = {teacher_name(number): source for number, source in enumerate(job.teachers, 1)}
+    source = numbered.get(role, job.start)
     if source is None:
         return {"source": "made by this run", "licence": job.teacher.licence}
     facts = model_facts(source)
@@ -126,10 +127,10 @@ def _origin(job: Job, role: str) -> dict[str, Any]:
 def _base(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], threads: int) -> dict[str, Any]:
     facts = task_facts(done["data"])
     settings = job.settings.model_dump(mode="json")
-    teacher = {**model_facts(job.teacher), "role": "teacher"}
+    teachers = [{**model_facts(source), "role": "teacher"} for source in job.teachers]
     data = {**facts["facts"], "augmented": 0, "truncated": {}, "windowed": {}}
     # From the job, not from the data stage: plain texts are no input of that stage, and may have changed since.
-    data["sources"] = [*source_rows(job), teacher]
+    data["sources"] = [*source_rows(job), *teachers]
     if "augment" in done:
         data["augmented"] = read_json(done["augment"] / "facts.json")["made"]
     return {
@@ -159,12 +160,18 @@ def _command(settings: Settings) -> str:
 
 
 def refused_report(
-    job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], threads: int, dev: Mapping[str, Any], reason: str
+    job: Job,
+    done: Mapping[str, Path],
+    seconds: Mapping[str, float],
+    threads: int,
+    dev: Mapping[str, Any],
+    reason: str,
+    name: str = "teacher",
 ) -> dict[str, Any]:
-    """The report of a run that stopped at its teacher."""
+    """The report of a run that stopped at a teacher, `name` of several."""
     report = _base(job, done, seconds, threads)
-    folder = done["teacher"] / "model"
-    teacher = {**_model_block(folder), **_origin(job, "teacher"), "score": dev["accuracy"], "metrics": dev, "dev": dev}
+    folder = done[name] / "model"
+    teacher = {**_model_block(folder), **_origin(job, name), "score": dev["accuracy"], "metrics": dev, "dev": dev}
     report |= {"status": "refused", "refused_because": reason, "judged_on": "dev", "teacher": teacher}
     return report
 
@@ -179,7 +186,9 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     for role in ("teacher", "student"):
         folder = done[role] / "model"
         report[role] = {**_model_block(folder), **_origin(job, role), **scores.block(predicted[role])}
-    report["student"] |= {"start": job.way, "vocabulary": vocabulary_facts(done)}
+    report["student"] |= {"start": _start(job), "vocabulary": vocabulary_facts(done)}
+    if job.more:
+        report["teachers"] = _teachers(job, done, scores, logits)
     report |= _compared(scores, predicted)
     report["size_ratio"] = report["teacher"]["parameters"] / report["student"]["parameters"]
     report["baselines"] = _baselines(job, done, scores, predicted)
@@ -187,6 +196,25 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     report |= _curves(job, done)
     report |= _disagreements(scores, logits)
     return report
+
+
+def _start(job: Job) -> str:
+    return f"shrunk from {job.start.name}" if job.start is not None and job.side.cut else job.way
+
+
+def _teachers(job: Job, done: Mapping[str, Path], scores: _Scores, logits: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The further teachers, how much each counts, and what all of them answer together."""
+    names = [teacher_name(number) for number in range(1, 1 + len(job.teachers))]
+    shares = [share / sum(job.teacher_shares) for share in job.teacher_shares]
+    rows = []
+    for name in names[1:]:
+        block = scores.block(_predictions(logits, name))
+        rows.append({**_model_block(done[name] / "model"), **_origin(job, name), **block})
+    together = {}
+    for split in scores.splits:
+        answers = np.stack([probabilities(logits[f"{name}/{split}"]) for name in names])
+        together[split] = np.einsum("k,knc->nc", np.array(shares), answers).argmax(axis=1)
+    return {"shares": shares, "more": rows, "together": scores.block(together)}
 
 
 def _compared(scores: _Scores, predicted: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
@@ -298,6 +326,7 @@ def _curves(job: Job, done: Mapping[str, Path]) -> dict[str, Any]:
         "mode": job.settings.distill.mode,
         "mapping": job.settings.distill.mapping,
         "stages": stages,
+        "notes": list(job.notes),
     }
     return {"curves": curves, "recipe": recipe}
 

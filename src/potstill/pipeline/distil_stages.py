@@ -21,15 +21,18 @@ from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import UNLABELLED, Examples
 from potstill.models.dropout import set_dropout
 from potstill.models.forward import forward_inputs, run_logits
+from potstill.models.loading import longest_input
 from potstill.models.precision import held
 from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student
 from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.budget import LONGEST, Budget
+from potstill.pipeline.guides import guide_of, texts_name
 from potstill.pipeline.job import Job
 from potstill.pipeline.results import labels_of, length_of, model_of, read_split, split_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import (
+    choose_length,
     dev_accuracy,
     encode_examples,
     save_model,
@@ -39,13 +42,13 @@ from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import pruned, teacher_ids
 from potstill.recipes import Phase, build_terms, layer_pairs
 from potstill.recipes.distilling import Distilling, projections_for
-from potstill.recipes.guidance import LiveGuide
 from potstill.storage import atomic_folder, read_manifest, write_json
 from potstill.training import LossTerm, Schedule
 
 __all__ = [
     "assistant_stage",
     "distilling_projections",
+    "other_logits_stage",
     "start_stage",
     "student_stage",
     "teacher_logits_stage",
@@ -100,6 +103,16 @@ def start_stage(context: Context, job: Job, above: str) -> None:
     model, basis, tokenizer = _started(context, job, context.done[above])
     model, tokenizer = pruned(context, model, tokenizer)
     _save_start(context, model, basis, tokenizer)
+    if job.side.joined:
+        write_json(context.folder / "task.json", {"max_length": _own_length(context, job, tokenizer)})
+
+
+def _own_length(context: Context, job: Job, tokenizer: Path) -> int:
+    """Longest input of a student that does not read as its teacher does."""
+    limit = longest_input(job.side.config)
+    if job.side.max_length is not None:
+        return min(job.side.max_length, limit)
+    return choose_length(job, TextEncoder.from_folder(tokenizer, max_length=limit), split_of(context, "train"), limit)
 
 
 def _started(context: Context, job: Job, folder: Path) -> tuple[PreTrainedModel, Tensor | None, Path]:
@@ -109,17 +122,25 @@ def _started(context: Context, job: Job, folder: Path) -> tuple[PreTrainedModel,
         assert job.start is not None
         source = job.start.paths[0]
         fresh = not has_classifier(source)
-        return load_classifier(source, labels, new_head=fresh, seed=seed), None, source
+        model = load_classifier(source, labels, new_head=fresh, seed=seed)
+        if job.side.cut:  # its basis leads to that model's states, not to the teacher's
+            held(model, job.settings.distill.precision)
+            model, _ = _shrunk(context, job, model, job.shape, _calibration_texts(context, job, source))
+        return model, None, source
     teacher, own = model_of(context, folder), folder / "model"
     if job.way == "random":
         return random_student(teacher.config, job.shape, seed=seed), None, own
     if job.way == "layers":
         return layers_student(teacher, _source_layers(job, job.shape, Shape.of(teacher.config))), None, own
-    train = split_of(context, "train")
     held(teacher, job.settings.distill.precision)
-    encodings = task_encoder(job, own, length_of(context)).encode(train.texts, train.pairs)
-    model, basis = _shrunk(context, job, teacher, job.shape, encodings)
+    model, basis = _shrunk(context, job, teacher, job.shape, _calibration_texts(context, job, own))
     return model, basis, own
+
+
+def _calibration_texts(context: Context, job: Job, folder: Path) -> Encodings:
+    """The training texts, as the model in `folder` reads them."""
+    train = split_of(context, "train")
+    return task_encoder(job, folder, length_of(context)).encode(train.texts, train.pairs)
 
 
 def _training_texts(context: Context, *, augmented: bool) -> Examples:
@@ -143,6 +164,19 @@ def teacher_logits_stage(context: Context, job: Job) -> None:
     save_arrays({"logits": logits}, context.folder / "logits.safetensors")
 
 
+def other_logits_stage(context: Context, job: Job, stage: str) -> None:
+    """A further teacher's logits for the texts of every phase that learns answers: what it is run for, once."""
+    encoder = task_encoder(job, context.done[stage] / "model", length_of(context, stage))
+    model = held(model_of(context, context.done[stage]), job.settings.distill.precision)
+    arrays = {}
+    for augmented in sorted({phase.augmented for phase in job.recipe.phases}):
+        texts = _training_texts(context, augmented=augmented)
+        arrays[texts_name(augmented)] = run_logits(
+            model, encoder.encode(texts.texts, texts.pairs), report=context.report
+        )
+    save_arrays(arrays, context.folder / "logits.safetensors")
+
+
 def _planned_steps(phase: Phase, windows: int) -> int:
     per_epoch = -(-windows // phase.batch_size)
     if phase.epochs is not None:
@@ -159,6 +193,7 @@ def _run_phase(
     stage: str,
     student: PreTrainedModel,
     teacher: PreTrainedModel,
+    above: str,
     projections: nn.ModuleDict,
     encoder: TextEncoder,
     logits: np.ndarray | None,
@@ -174,14 +209,21 @@ def _run_phase(
         temperature=settings.distill.temperature,
         layers=job.layers if stage == "student" else None,
     )
-    encodings, labels, ids = encode_examples(encoder, _training_texts(context, augmented=phase.augmented))
+    texts = _training_texts(context, augmented=phase.augmented)
+    joined = stage == "student" and job.side.joined
+    encodings, labels, ids = encode_examples(encoder, texts, with_spans=joined or bool(job.more))
     dev = split_of(context, "dev")
-    guide = LiveGuide(
+    guide = guide_of(
+        context,
+        job,
         teacher,
         terms,
         encodings,
+        texts,
+        above=above if joined else None,
         logits=logits if phase.augmented else None,
-        teacher_ids=teacher_ids(context, student),
+        teacher_ids=None if joined else teacher_ids(context, student),
+        augmented=phase.augmented,
     )
     batches = Batches(encodings, labels, ids, phase.batch_size, settings.run.seed)
     program = Distilling(student, guide, terms, projections, batches)
@@ -246,7 +288,7 @@ def student_stage(
     student = model_of(context, context.done[start])
     teacher = held(model_of(context, context.done[above]), precision)
     teacher.requires_grad_(requires_grad=False)
-    encoder = task_encoder(job, context.done[start] / "model", length_of(context))
+    encoder = task_encoder(job, context.done[start] / "model", length_of(context, start))
     projections = distilling_projections(job, phases, student, teacher, context.done[start])
     logits = None
     if "teacher-logits" in context.done:
@@ -262,6 +304,7 @@ def student_stage(
             stage=f"{stage}",
             student=student,
             teacher=teacher,
+            above=above,
             projections=projections,
             encoder=encoder,
             logits=logits,

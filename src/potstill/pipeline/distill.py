@@ -45,6 +45,8 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
     with opened(out, "data"):
         job = prepare_job(settings, report)
         ensure_space(out, disk_bytes(job))
+        for line in job.notes:
+            report.note(line)
         for line, is_warning in budget_notes(job):
             (report.warn if is_warning else report.note)(line)
         torch.set_num_threads(threads(job.settings.run))
@@ -62,8 +64,8 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
             if stage.name == "data":  # what was given can be used: until now nothing of an earlier run has changed
                 write_settings(settings, out / "settings.toml")
             budget.ended(stage.name)
-            if stage.name == "teacher-check":
-                _require_teacher(job, run)
+            if stage.name.endswith("-check"):
+                _require_teacher(job, run, stage.name.removesuffix("-check"))
         shutil.rmtree(out / "scratch", ignore_errors=True)
         made = assemble(job, run.done, run.seconds, threads(job.settings.run))
         if not run.worked and (before := published(made, out)) is not None:
@@ -73,7 +75,7 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
 
 def disk_bytes(job: Job) -> int:
     """Bytes that a run may need at once."""
-    return MODEL_COPIES * weight_bytes(job.teacher)
+    return MODEL_COPIES * weight_bytes(job.teacher) + 4 * sum(map(weight_bytes, job.more))
 
 
 def reserve_seconds(job: Job) -> float:
@@ -101,31 +103,32 @@ def budget_notes(job: Job) -> list[tuple[str, bool]]:
     return [(said, minutes < 2 * reserve)]
 
 
-def _require_teacher(job: Job, run: Run) -> None:
-    """Stop where the teacher's lower bound is not 2 points above the majority class."""
-    dev = read_json(run.done["teacher-check"] / "dev.json")
+def _require_teacher(job: Job, run: Run, name: str) -> None:
+    """Stop where a teacher's lower bound is not 2 points above the majority class."""
+    dev = read_json(run.done[f"{name}-check"] / "dev.json")
+    called = "the teacher" if name == "teacher" else f"{name} ({job.teachers[int(name.split('-')[1]) - 1].name})"
     examples = read_split(run.done["data"], "dev")
     assert examples is not None
     score = Metric(**dev["accuracy"])
     if beats_majority(score, examples.labels):
         run.report.note(
-            f"the teacher: {100 * score.value:.1f} % on dev, majority {100 * majority_share(examples.labels):.1f} %"
+            f"{called}: {100 * score.value:.1f} % on dev, majority {100 * majority_share(examples.labels):.1f} %"
         )
         return
     reason = (
-        f"the teacher scores {100 * score.value:.1f} % on dev (at least {100 * score.low:.1f} % with 95 % confidence), "
+        f"{called} scores {100 * score.value:.1f} % on dev (at least {100 * score.low:.1f} % with 95 % confidence), "
         f"the majority class {100 * majority_share(examples.labels):.1f} %"
     )
     fix = (
         "this usually means labels in another order than the teacher's, an encoder that was not fine-tuned, too few "
         "dev rows to tell, or a label that the text does not decide: look at report.html"
     )
-    tuned = read_json(run.done["teacher"] / "training.json").get("fine-tuning")
+    tuned = read_json(run.done[name] / "training.json").get("fine-tuning")
     if job.settings.run.budget is not None and tuned and tuned["epochs"] < job.settings.teacher.epochs:
         fix = (
             f"the budget of {job.settings.run.budget:g} minutes left its fine-tuning {tuned['epochs']:.2g} of "
             f"{job.settings.teacher.epochs} epochs: allow more, or give a teacher that is fine-tuned"
         )
-    made = refused_report(job, run.done, run.seconds, threads(job.settings.run), dev, reason)
+    made = refused_report(job, run.done, run.seconds, threads(job.settings.run), dev, reason, name)
     publish(made, None, run.out)
     raise GateRefused(reason, expected="2 points more, lower bound against majority", fix=fix)

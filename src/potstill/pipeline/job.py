@@ -23,14 +23,15 @@ from potstill.models.masked_lm import has_masked_lm_head
 from potstill.models.student import Shape
 from potstill.models.teacher import has_classifier
 from potstill.pipeline.inputs import check_texts, checked_model
+from potstill.pipeline.sides import StudentSide, learnable, student_side
 from potstill.pipeline.training import Conditions
 from potstill.progress import Reporter
 from potstill.recipes import RECIPES, Recipe, chosen_layers, with_overrides
 from potstill.recipes.reading import needs_projection
 from potstill.recipes.recipe import LayerChoice
-from potstill.storage import digest_file, read_json
+from potstill.storage import digest_file
 
-__all__ = ["Job", "is_trained", "prepare_job"]
+__all__ = ["Job", "is_trained", "prepare_job", "teacher_name"]
 
 STARTS = ("shrunk", "layers", "random")
 
@@ -43,12 +44,14 @@ class Job:
         settings: As resolved.
         data: Role (train, dev, test) → source; absent roles are cut from train or do not exist.
         unlabelled, texts: Sources of unlabelled rows and of plain text.
-        teacher, baseline, start: Sources of models; `start` only where the student starts from another model.
+        teacher, baseline: Sources of models.
+        more: Further teachers, whose answers are averaged with the first's.
         config: The teacher's.
         columns: Where text, pair and label stand.
-        shape: The student's.
+        side: What the student starts from, and how it reads.
         assistants: Shapes between teacher and student, largest first.
-        recipe: With the settings' overrides.
+        recipe: With the settings' overrides, and without what the two sides cannot compare.
+        notes: What the plan and the report say of that.
     """
 
     settings: Settings
@@ -56,13 +59,34 @@ class Job:
     unlabelled: tuple[Source, ...]
     texts: tuple[Source, ...]
     teacher: Source
+    more: tuple[Source, ...]
     baseline: Source | None
-    start: Source | None
     config: PretrainedConfig
     columns: Columns
-    shape: Shape
+    side: StudentSide
     assistants: tuple[Shape, ...]
     recipe: Recipe
+    notes: tuple[str, ...]
+
+    @property
+    def teachers(self) -> tuple[Source, ...]:
+        """All of them, the first first."""
+        return (self.teacher, *self.more)
+
+    @property
+    def teacher_shares(self) -> tuple[float, ...]:
+        """How much the answers of each count."""
+        return self.settings.teacher.shares or (1.0,) * len(self.teachers)
+
+    @property
+    def shape(self) -> Shape:
+        """The student's."""
+        return self.side.shape
+
+    @property
+    def start(self) -> Source | None:
+        """The model that the student starts from, where that is not the teacher."""
+        return self.side.source
 
     @property
     def way(self) -> str:
@@ -118,22 +142,24 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     teacher = resolve_model(settings.teacher.source, report=report)
     config = checked_model(teacher)
     _check_windows(settings, teacher, config)
-    shape = Shape.parse(settings.student.shape, teacher_heads=int(config.num_attention_heads))
+    more = tuple(resolve_model(name, report=report) for name in settings.teacher.more)
+    for other in more:
+        _check_windows(settings, other, checked_model(other))
     start = None
     if settings.student.start is not None and settings.student.start not in STARTS:
-        start = resolve_model(settings.student.start, report=report)
-        shape = Shape.of(checked_model(start))
-        _same_tokenizer(start.paths[0], teacher.paths[0])
+        named = resolve_model(settings.student.start, report=report)
+        start = named, checked_model(named)
+    side = student_side(settings, teacher, config, start)
     baseline = None
     if settings.evaluate.baseline is not None:
         baseline = resolve_model(settings.evaluate.baseline, report=report)
         checked_model(baseline)
-    recipe = _recipe(settings)
+    recipe, notes = learnable(_recipe(settings), settings, side)
     way = "model" if start is not None else settings.student.start or recipe.start
     assistants = _assistants(settings, Shape.of(config))
-    _check_shapes(settings, (Shape.of(config), *assistants, shape), way, recipe)
+    _check_shapes(settings, (Shape.of(config), *assistants, side.shape), way, recipe)
     _check_extras(settings)
-    _check_vocabulary(settings, teacher)
+    _check_vocabulary(settings, side.folder)
     _check_augmenting(settings, teacher)
     _check_masked(settings, teacher, recipe)
     texts = tuple(resolve_data(name, report=report) for name in settings.general.texts)
@@ -144,30 +170,26 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         unlabelled=tuple(resolve_data(name, report=report) for name in settings.data.unlabelled),
         texts=texts,
         teacher=teacher,
+        more=more,
         baseline=baseline,
-        start=start,
         config=config,
         columns=columns,
-        shape=shape,
+        side=side,
         assistants=assistants,
         recipe=recipe,
+        notes=notes,
     )
 
 
-def is_trained(job: Job) -> bool:
-    """Whether the teacher is a classifier that is taken as it is."""
+def teacher_name(number: int) -> str:
+    """The stage of a teacher, and its name in reports; the first is number 1."""
+    return "teacher" if number == 1 else f"teacher-{number}"
+
+
+def is_trained(job: Job, teacher: Source | None = None) -> bool:
+    """Whether a teacher (None: the first) is a classifier that is taken as it is."""
     named = job.settings.teacher.trained
-    return has_classifier(job.teacher.paths[0]) if named == "auto" else named
-
-
-def _same_tokenizer(student: Path, teacher: Path) -> None:
-    own, theirs = (read_json(folder / "tokenizer.json")["model"].get("vocab") for folder in (student, teacher))
-    if own != theirs:
-        raise ModelError(
-            f"the student {student} and the teacher {teacher} have different vocabularies",
-            expected="one vocabulary: hidden states and scores are compared piece by piece",
-            fix="start the student from the teacher (student.start = shrunk)",
-        )
+    return has_classifier((teacher or job.teacher).paths[0]) if named == "auto" else named
 
 
 def _check_shapes(settings: Settings, shapes: Sequence[Shape], way: str, recipe: Recipe) -> None:
@@ -200,12 +222,12 @@ def _check_augmenting(settings: Settings, teacher: Source) -> None:
         raise ModelError(f"{teacher.name} has no masked-LM head", fix="choose another augment.method")
 
 
-def _check_vocabulary(settings: Settings, teacher: Source) -> None:
+def _check_vocabulary(settings: Settings, folder: Path) -> None:
     """A vocabulary that can be cut, as small as it is wanted."""
     wanted = settings.student.vocabulary
     if wanted == "full":
         return
-    tokenizer = Tokenizer.from_file(str(teacher.paths[0] / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     kept_pieces(tokenizer, np.zeros(max(tokenizer.get_vocab().values()) + 1, dtype=np.int64), most=_number(wanted))
     if settings.student.assistants != "none" and settings.data.long_text == "window":
         raise SettingsError(

@@ -38,8 +38,9 @@ def _splits(context: Context) -> dict[str, Examples]:
     return {name: examples for name, examples in found.items() if examples is not None}
 
 
-def _encodings(context: Context, job: Job, folder: Path, examples: Examples) -> Encodings:
-    return task_encoder(job, folder, length_of(context)).encode(examples.texts, examples.pairs)
+def _encodings(context: Context, job: Job, folder: Path, examples: Examples, stage: str) -> Encodings:
+    """As the model of a stage reads them; `folder` is where it stands."""
+    return task_encoder(job, folder, length_of(context, stage)).encode(examples.texts, examples.pairs)
 
 
 def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
@@ -48,7 +49,7 @@ def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
     Args:
         context: Of the stage.
         job: The run's.
-        models: Role (teacher, student, hard_labels, small_pretrained) → name of the stage whose model it is.
+        models: Role (teacher, teacher-2, student, hard_labels, small_pretrained) → name of the stage whose model it is.
     """
     arrays: dict[str, np.ndarray] = {}
     counts: dict[str, dict[str, int]] = {"truncated": {}, "windowed": {}}
@@ -57,13 +58,13 @@ def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
         engine = _engine(folder, "torch", "float32", job)
         for split, examples in _splits(context).items():
             context.report.stage("score", f"{role.replace('_', ' ')} on {split}")
-            encodings = _encodings(context, job, folder, examples)
+            encodings = _encodings(context, job, folder, examples, stage)
             arrays[f"{role}/{split}"] = predict_logits(engine, encodings, report=context.report)
             if role == "student":
                 counts["truncated"][split], counts["windowed"][split] = encodings.truncated, encodings.windowed
     train = read_split(context.done["data"], "train")
     assert train is not None
-    encodings = _encodings(context, job, context.done["student"] / "model", train)
+    encodings = _encodings(context, job, context.done["student"] / "model", train, "student")
     counts["truncated"]["train"], counts["windowed"]["train"] = encodings.truncated, encodings.windowed
     save_arrays(arrays, context.folder / "logits.safetensors")
     write_json(context.folder / "counts.json", counts)
@@ -111,7 +112,7 @@ def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
             "task": task.kind,
             "labels": list(task.labels),
             "pair": task.pair,
-            "max_length": length_of(context),
+            "max_length": length_of(context, "student"),
             "long_text": settings.long_text,
             "step": settings.step,
             "source": {"teacher": model_facts(job.teacher), "potstill": __version__},
@@ -134,10 +135,10 @@ def export_stage(context: Context, job: Job) -> None:
     train = read_split(context.done["data"], "train")
     assert train is not None
     rows = np.random.default_rng(job.settings.run.seed).permutation(len(train))[:300]
-    calibration = _encodings(context, job, folder, train.select(rows))
+    calibration = _encodings(context, job, folder, train.select(rows), "student")
     made = export_student(folder, _formats(job), calibration=calibration, report=context.report)
     reference = _engine(folder, "torch", "float32", job)
-    encodings = {name: _encodings(context, job, folder, examples) for name, examples in splits.items()}
+    encodings = {name: _encodings(context, job, folder, examples, "student") for name, examples in splits.items()}
     arrays: dict[str, np.ndarray] = {}
     rows_out: list[dict[str, Any]] = []
     for export in made:
@@ -178,40 +179,45 @@ def latency_stage(context: Context, job: Job) -> None:
         (row["format"], row["precision"]) for row in read_json(context.done["export"] / "exports.json")["exports"]
     ]
     export_student(
-        teacher, present, calibration=_encodings(context, job, teacher, train.select(rows)), report=context.report
+        teacher,
+        present,
+        calibration=_encodings(context, job, teacher, train.select(rows), "teacher"),
+        report=context.report,
     )
     longest = min(longest_input(read_config(folder)) for folder in (teacher, student))
     lengths = [length for length in LENGTHS if length <= longest]
     engines: dict[str, Engine] = {}
     inputs: dict[str, Any] = {}
     for role, folder in (("teacher", teacher), ("student", student)):
-        prepared = latency_inputs(_encodings(context, job, folder, dev), lengths=lengths, seed=job.settings.run.seed)
+        prepared = latency_inputs(
+            _encodings(context, job, folder, dev, role), lengths=lengths, seed=job.settings.run.seed
+        )
         for form, precision in [("torch", "float32"), *present]:
             name = f"{role}/{form}-{precision}"
             engines[name] = _engine(folder, form, precision, job)
             inputs[name] = prepared
     context.report.stage("latency", f"{len(engines)} engines by turns")
     measured = measure_latency(engines, inputs, report=context.report)
-    encoder = task_encoder(job, student, length_of(context))
+    encoder = task_encoder(job, student, length_of(context, "student"))
     write_json(
         context.folder / "latency.json",
         {
             "ms": measured.ms,
             "repeats": measured.repeats,
             "tokenisation_ms": measure_tokenisation(encoder.encode, dev.texts, dev.pairs),
-            "lengths": {"dev": length_facts(_encodings(context, job, student, dev))},
+            "lengths": {"dev": length_facts(_encodings(context, job, student, dev, "student"))},
             "threads": threads(job.settings.run),
         },
     )
 
 
-def teacher_check_stage(context: Context, job: Job) -> None:
-    """The teacher's dev scores, with their intervals, computed as it is held when it teaches: dev.json."""
-    folder = context.done["teacher"] / "model"
+def teacher_check_stage(context: Context, job: Job, stage: str = "teacher") -> None:
+    """A teacher's dev scores, with their intervals, computed as it is held when it teaches: dev.json."""
+    folder = context.done[stage] / "model"
     dev = _splits(context)["dev"]
     fast = training_dtype(job.settings.distill.precision) == torch.bfloat16
     engine = _engine(folder, "torch", "bfloat16" if fast else "float32", job)
-    logits = predict_logits(engine, _encodings(context, job, folder, dev), report=context.report)
+    logits = predict_logits(engine, _encodings(context, job, folder, dev, stage), report=context.report)
     task, resamples = classification(context), job.settings.evaluate.resamples
     metrics = task.metrics(dev.labels, logits.argmax(axis=1), resamples=resamples)
     write_json(context.folder / "dev.json", {name: metric.as_dict() for name, metric in metrics.items()})

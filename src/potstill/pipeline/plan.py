@@ -9,11 +9,12 @@ from potstill.config import Settings
 from potstill.data.encoding import TextEncoder
 from potstill.data.tables import read_table
 from potstill.evaluation.cost import ParameterCounts, encoder_parameters
+from potstill.models.loading import read_config
 from potstill.models.student import Shape, student_config
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import HARD_COST
 from potstill.pipeline.distill import budget_notes, disk_bytes, reserve_seconds
-from potstill.pipeline.job import Job, is_trained, prepare_job
+from potstill.pipeline.job import Job, is_trained, prepare_job, teacher_name
 from potstill.pipeline.run import Run, check_folder
 from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT
@@ -58,7 +59,14 @@ def plan(settings: Settings) -> dict[str, Any]:
         f"data: {rows:,} rows, {tokens:.0f} tokens each",
         f"recipe: {job.recipe.name}: {', '.join(phase.name for phase in job.recipe.phases)}",
     ]
-    notes += [line for line, _ in budget_notes(job)]
+    notes += [
+        f"{teacher_name(number)}: {source.name}, {Shape.of(read_config(source.paths[0]))}"
+        for number, source in enumerate(job.more, 2)
+    ]
+    if job.start is not None:
+        reads = ", with a tokenizer of its own" if job.side.own_tokenizer else ""
+        notes.append(f"the student starts from {job.start.name}{', shrunk' if job.side.cut else ''}{reads}")
+    notes += [*job.notes, *(line for line, _ in budget_notes(job))]
     notes.append(f"exporting and measuring: about {reserve_seconds(job) / 60:.1f} minutes of the time")
     total = reserve_seconds(job) + sum(stage["seconds"] or 0.0 for stage in stages)
     return {
@@ -77,7 +85,7 @@ def _at_most(job: Job) -> str:
 
 def _student(job: Job) -> ParameterCounts:
     """The student's size; of a vocabulary cut to a number, with so many pieces; of one cut to use, with all."""
-    config = student_config(job.config, job.shape).to_dict()
+    config = student_config(job.side.config, job.shape).to_dict()
     wanted = job.settings.student.vocabulary
     if isinstance(wanted, int):
         config["vocab_size"] = min(wanted, config["vocab_size"])
@@ -104,8 +112,12 @@ def _estimates(
     seen = sum(p.epochs * every if p.epochs is not None else p.examples for p in job.recipe.phases)
     step = (6 * student.non_embedding + 2 * teacher.non_embedding) / _FLOPS
     found = {"student": seen * tokens * step}
-    if not is_trained(job):
-        found["teacher"] = settings.teacher.epochs * rows * tokens * 6 * teacher.non_embedding / _FLOPS
+    for number, source in enumerate(job.teachers, 1):
+        size, name = encoder_parameters(read_config(source.paths[0]).to_dict()).non_embedding, teacher_name(number)
+        if not is_trained(job, source):
+            found[name] = settings.teacher.epochs * rows * tokens * 6 * size / _FLOPS
+        if number > 1:
+            found[f"{name}-logits"] = every * tokens * 2 * size / _FLOPS
     if settings.evaluate.hard_labels:
         found["hard-labels"] = HARD_COST * found["student"]
     for number, shape in enumerate(job.assistants, 1):

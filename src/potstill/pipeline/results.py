@@ -13,6 +13,9 @@ from potstill.tasks import Classification
 
 __all__ = ["classification", "labels_of", "length_of", "model_of", "read_split", "split_of", "task_facts"]
 
+OF_STUDENT = ("start", "general", "student", "hard-labels", "export")
+"""Stages whose model reads as the student does."""
+
 
 def task_facts(folder: Path) -> dict[str, Any]:
     """What the data stage wrote down: `labels`, `facts`, `notes`."""
@@ -38,9 +41,14 @@ def labels_of(context: Context) -> tuple[str, ...]:
     return tuple(task_facts(context.done["data"])["labels"])
 
 
-def length_of(context: Context) -> int:
-    """Longest input in tokens, as the teacher stage chose it."""
-    return int(read_json(context.done["teacher"] / "task.json")["max_length"])
+def length_of(context: Context, stage: str = "teacher") -> int:
+    """Longest input in tokens of the model that a stage left: as the stage wrote it down, else as the teacher's did.
+
+    Of what is made from the student's start, as the start's did.
+    """
+    path = context.done.get("start" if stage in OF_STUDENT else stage, Path()) / "task.json"
+    path = path if path.is_file() else context.done["teacher"] / "task.json"
+    return int(read_json(path)["max_length"])
 
 
 def model_of(context: Context, folder: Path) -> PreTrainedModel:

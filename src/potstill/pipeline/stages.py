@@ -4,12 +4,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from potstill.models.loading import read_config
 from potstill.models.student import Shape
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.distil_stages import assistant_stage, start_stage, student_stage, teacher_logits_stage
+from potstill.pipeline.distil_stages import (
+    assistant_stage,
+    other_logits_stage,
+    start_stage,
+    student_stage,
+    teacher_logits_stage,
+)
 from potstill.pipeline.general import general_stage
 from potstill.pipeline.inputs import threads
-from potstill.pipeline.job import Job
+from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.judge import export_stage, latency_stage, score_stage, teacher_check_stage, tfidf_stage
 from potstill.pipeline.prepare import augmented, split_data
 from potstill.pipeline.run import Context, Stage
@@ -18,16 +25,21 @@ from potstill.pipeline.vocabulary import STAGE, vocabulary_stage
 
 __all__ = ["build_stages"]
 
+NOT_OF_TUNING = {"source", "more", "shares"}
+"""Settings of teachers on which the training of one does not depend."""
+
 
 def build_stages(job: Job, budget: Budget) -> list[Stage]:
     """The stages of a job, in order."""
     stages = _Stages(job, budget)
     stages.add_teacher()
     stages.add_texts()
+    stages.add_answers()
     above = stages.add_assistants()
     start = stages.add_start(above)
     stages.add_student(above, start)
-    models = {"teacher": "teacher", "student": "student", **stages.add_baselines(start)}
+    teachers = {name: name for name in map(teacher_name, range(1, 1 + len(job.teachers)))}
+    models = {**teachers, "student": "student", **stages.add_baselines(start)}
     stages.add_measures(models)
     return stages.made
 
@@ -42,6 +54,7 @@ class _Stages:
         distilled: Every distillation.
         precision: How models are held.
         cut: The stage that cuts the vocabulary, where there is one.
+        answers: The stages with the answers of further teachers.
     """
 
     def __init__(self, job: Job, budget: Budget) -> None:
@@ -50,6 +63,9 @@ class _Stages:
         self.seeded: dict[str, Any] = {"seed": job.settings.run.seed, "threads": threads(job.settings.run)}
         self.trained = {**self.seeded, "budget": job.settings.run.budget}
         self.distilled = {**job.settings.distill.model_dump(mode="json"), **self.trained}
+        if job.more:
+            self.distilled["shares"] = list(job.teacher_shares)
+        self.answers: tuple[str, ...] = ()
         self.cut: tuple[str, ...] = ()
         self.precision = {"precision": job.settings.distill.precision}
 
@@ -79,23 +95,39 @@ class _Stages:
             needs=(),
             detail="reading, checking and splitting",
         )
-        tuned = settings.teacher.model_dump(mode="json", exclude={"source"})
+        tuned = settings.teacher.model_dump(mode="json", exclude=NOT_OF_TUNING)
         length = {"max_length": settings.data.max_length}
-        self.add(
-            "teacher",
-            partial(teacher_stage, job=job, budget=self.budget),
-            depends={**tuned, "model": job.teacher.sha256, **self.trained, **length, **self.precision},
-            needs=("data",),
-            detail=f"{job.teacher.name}, {Shape.of(job.config)}",
-            share=3,
-        )
-        self.add(
-            "teacher-check",
-            partial(teacher_check_stage, job=job),
-            depends={"resamples": settings.evaluate.resamples},
-            needs=("data", "teacher"),
-            detail="is the teacher worth distilling?",
-        )
+        for number, source in enumerate(job.teachers, 1):
+            name = teacher_name(number)
+            self.add(
+                name,
+                partial(teacher_stage, job=job, budget=self.budget, number=number),
+                depends={**tuned, "model": source.sha256, **self.trained, **length, **self.precision},
+                needs=("data",),
+                detail=f"{source.name}, {Shape.of(read_config(source.paths[0]))}",
+                share=3,
+            )
+            self.add(
+                f"{name}-check",
+                partial(teacher_check_stage, job=job, stage=name),
+                depends={"resamples": settings.evaluate.resamples},
+                needs=("data", name),
+                detail="is the teacher worth distilling?",
+            )
+
+    def add_answers(self) -> None:
+        """What the teachers beside the first say of the texts that are distilled on."""
+        phases = {"augmented": sorted({phase.augmented for phase in self.job.recipe.phases})}
+        for number in range(2, 1 + len(self.job.teachers)):
+            name = teacher_name(number)
+            self.answers += (f"{name}-logits",)
+            self.add(
+                f"{name}-logits",
+                partial(other_logits_stage, job=self.job, stage=name),
+                depends={**self.precision, **phases},
+                needs=("data", name, "augment"),
+                detail="its answers, to be averaged with the others'",
+            )
 
     def add_texts(self) -> None:
         """The texts that are distilled on."""
@@ -114,7 +146,7 @@ class _Stages:
             self.add(
                 STAGE,
                 partial(vocabulary_stage, job=job),
-                depends={"vocabulary": self.settings.student.vocabulary, "model": job.teacher.sha256},
+                depends={"vocabulary": self.settings.student.vocabulary, "model": (job.start or job.teacher).sha256},
                 needs=("data", "augment"),
                 detail="the pieces of words that the student keeps",
             )
@@ -129,7 +161,7 @@ class _Stages:
                 name,
                 partial(assistant_stage, job=self.job, budget=self.budget, stage=name, shape=shape, above=above),
                 depends={**self.distilled, "shape": str(shape)},
-                needs=("data", "teacher", "augment", above, *logits),
+                needs=("data", "teacher", "augment", above, *logits, *self.answers),
                 detail=f"{shape}, distilled from {above}",
                 share=2,
             )
@@ -148,10 +180,11 @@ class _Stages:
         """Where the student starts; returns the stage that has its model."""
         job, settings = self.job, self.settings
         way = {"way": job.way, "other": job.start.sha256 if job.start else None, "mapping": settings.distill.mapping}
+        length = {"max_length": settings.data.max_length} if job.side.joined else {}
         self.add(
             "start",
             partial(start_stage, job=job, above=above),
-            depends={**settings.student.model_dump(mode="json"), **self.seeded, **self.precision, **way},
+            depends={**settings.student.model_dump(mode="json"), **self.seeded, **self.precision, **way, **length},
             needs=("data", "teacher", above, *self.cut),
             detail=f"{job.shape}, {job.way}",
         )
@@ -185,7 +218,7 @@ class _Stages:
                 phases=job.recipe.phases,
             ),
             depends=self.distilled,
-            needs=("data", "teacher", "augment", above, start, *logits, *self.cut),
+            needs=("data", "teacher", "augment", above, start, *logits, *self.answers, *self.cut),
             detail=f"{job.shape} from {above}, {job.recipe.name}",
             share=4,
         )
@@ -208,7 +241,7 @@ class _Stages:
             )
         if job.baseline is not None:
             models["small_pretrained"] = "small-baseline"
-            tuned = self.settings.teacher.model_dump(mode="json", exclude={"source"})
+            tuned = self.settings.teacher.model_dump(mode="json", exclude=NOT_OF_TUNING)
             self.add(
                 "small-baseline",
                 partial(small_baseline_stage, job=job, budget=self.budget),

@@ -72,9 +72,11 @@ def task_encoder(job: Job, folder: Path, length: int) -> TextEncoder:
     )
 
 
-def encode_examples(encoder: TextEncoder, examples: Examples) -> tuple[Encodings, np.ndarray, np.ndarray]:
+def encode_examples(
+    encoder: TextEncoder, examples: Examples, *, with_spans: bool = False
+) -> tuple[Encodings, np.ndarray, np.ndarray]:
     """Windows, with the label and the example id of each window's text."""
-    encodings = encoder.encode(examples.texts, examples.pairs)
+    encodings = encoder.encode(examples.texts, examples.pairs, with_spans=with_spans)
     return encodings, examples.labels[encodings.example], examples.example_id[encodings.example]
 
 

@@ -13,10 +13,10 @@ from transformers import PreTrainedModel
 
 from potstill.data.encoding import TextEncoder
 from potstill.data.examples import Examples
-from potstill.models.loading import longest_input
+from potstill.models.loading import longest_input, read_config
 from potstill.models.teacher import load_classifier
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.job import Job, is_trained
+from potstill.pipeline.job import Job, is_trained, teacher_name
 from potstill.pipeline.results import labels_of, length_of, model_of, split_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import choose_length, dev_accuracy, fine_tune, save_model, task_encoder
@@ -28,11 +28,15 @@ BERT_GRID = tuple(product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))
 """Batch size, learning rate, epochs: Devlin et al., A.3."""
 
 
-def teacher_stage(context: Context, job: Job, budget: Budget) -> None:
-    """Take a fine-tuned classifier as it is, or fine-tune an encoder; write its length and model."""
-    labels, folder, settings = labels_of(context), job.teacher.paths[0], job.settings.teacher
-    trained = is_trained(job)
-    limit = longest_input(job.config)
+def teacher_stage(context: Context, job: Job, budget: Budget, number: int = 1) -> None:
+    """Take a fine-tuned classifier as it is, or fine-tune an encoder; write its length and model.
+
+    Of several teachers `number` says which, from 1.
+    """
+    source, settings = job.teachers[number - 1], job.settings.teacher
+    labels, folder = labels_of(context), source.paths[0]
+    trained = is_trained(job, source)
+    limit = longest_input(read_config(folder))
     if (job.settings.data.max_length or 0) > limit:
         context.report.warn(f"data.max_length = {job.settings.data.max_length}: the teacher reads {limit} tokens")
     encoder = TextEncoder.from_folder(folder, max_length=limit)
@@ -42,7 +46,7 @@ def teacher_stage(context: Context, job: Job, budget: Budget) -> None:
         model = load_classifier(folder, labels, assume_order=settings.same_label_order)
         facts: dict[str, Any] = {}
     else:
-        model, facts = _fine_tuned(context, job, budget, folder, length, stage="teacher")
+        model, facts = _fine_tuned(context, job, budget, folder, length, stage=teacher_name(number))
     save_model(model, context.folder / "model", folder)
     write_json(context.folder / "training.json", {"fine-tuning": facts} if facts else {})
 
@@ -96,7 +100,7 @@ def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str,
     last = list(taught.values())[-1]
     phase = job.recipe.phases[-1]
     model = model_of(context, context.done[start])
-    encoder = task_encoder(job, context.done[start] / "model", length_of(context))
+    encoder = task_encoder(job, context.done[start] / "model", length_of(context, start))
     examples, dev = Examples.read(context.done["augment"] / "train.arrow"), split_of(context, "dev")
     steps = sum(facts["steps"] for facts in taught.values())
     hyper = {

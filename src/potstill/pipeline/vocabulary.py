@@ -36,7 +36,7 @@ def vocabulary_stage(context: Context, job: Job) -> None:
 
     Leaves the tokenizer over them, kept.safetensors (the old id of each piece), and how dev is read with it.
     """
-    source, wanted = job.teacher.paths[0], job.settings.student.vocabulary
+    source, wanted = job.side.folder, job.settings.student.vocabulary
     before = _tokenizer(source)
     train = Examples.read(context.done["augment"] / "train.arrow")
     texts = _texts(train, read_split(context.done["data"], "unlabelled"))

@@ -5,6 +5,7 @@ what its count is: `potstill.recipes.reading`. What the teacher says, and how: `
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,8 @@ class Distilling:
     def counts(self, rows: np.ndarray) -> dict[str, float]:
         """As `Program.counts`."""
         sizes = Sizes.of(self.data.encodings.lengths[rows], self.data.labels[rows], self.student, self.guide.width)
+        if (heard := self.guide.heard(rows)) is not None:
+            sizes = replace(sizes, heard=float(heard.sum()))
         return {term.name: count_of(term, sizes) for term in self.terms}
 
     def step(self, rows: np.ndarray) -> dict[str, TermValue]:
@@ -100,7 +103,10 @@ class Distilling:
         labels = torch.from_numpy(self.data.labels[rows]).to(logits.device)
         target = None if theirs.logits is None else theirs.logits.to(logits.device)
         states = None if self.states is None or theirs.states is None else (self.states, theirs.states)
-        outputs = Outputs(logits, target, labels, inputs.get("attention_mask"), self.projections, states)
+        own = self.guide.heard(rows)
+        heard = None if own is None else torch.from_numpy(own).to(logits.device)
+        mask = inputs.get("attention_mask")
+        outputs = Outputs(logits, target, labels, mask, self.projections, states, heard, theirs.texts)
         return values_of(self.terms, outputs)
 
     def describe(self, rows: np.ndarray) -> str:

@@ -4,7 +4,7 @@ A `Guide` may run a model, read what one said before, or hold a file of scores. 
 no model and no tokenizer of the teacher's: everything is laid out on the student's tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,15 +33,19 @@ class Guidance:
         logits: Floating point (B, C); None where it has none to give, or no term reads them.
         states: By the teacher's layers, as the terms name them: hidden states (B, L, H), queries, keys and values
             (B, heads, L, head width), one place for each of the student's tokens; `scale` and `bias` of the scores.
-            What stands at padded places means nothing. The reader clears them. None where no term reads states.
+            What stands at padded places, and where `Guide.heard` is false, means nothing. The reader clears them. None
+            where no term reads states.
+        texts: By layer, (B, H): the mean of the teacher's own tokens, where they are not the student's; None means that
+            of `states`.
     """
 
     logits: Tensor | None
     states: LayerStates | None
+    texts: Mapping[int, Tensor] | None = None
 
 
 class Guide(Protocol):
-    """The teacher's side; `LiveGuide`, `LogitsGuide` and `potstill.recipes.cached` are such."""
+    """The teacher's side: those here, in `potstill.recipes.joined` and in `potstill.recipes.cached`."""
 
     @property
     def windows(self) -> int:
@@ -57,6 +61,9 @@ class Guide(Protocol):
 
     def guidance(self, rows: np.ndarray) -> Guidance:
         """What it says of a batch, given by its row numbers, int64 (B,); without gradients."""
+
+    def heard(self, rows: np.ndarray) -> np.ndarray | None:
+        """Which of the student's tokens the states speak of: bool (B, L); None means all real ones."""
 
     def state(self) -> dict[str, Any]:
         """Facts that a checkpoint must agree with: JSON-able, such as digests of what is not in a model's weights."""
@@ -79,6 +86,9 @@ class LogitsGuide:
     def guidance(self, rows: np.ndarray) -> Guidance:
         """As `Guide.guidance`."""
         return Guidance(torch.from_numpy(self.logits[rows]), None)
+
+    def heard(self, rows: np.ndarray) -> None:
+        """As `Guide.heard`: there are no states."""
 
     def state(self) -> dict[str, Any]:
         """As `Guide.state`."""
@@ -131,6 +141,9 @@ class LiveGuide:
                 own = self.teacher(**forward_inputs(self.teacher, arrays)).logits
             target = own if target is None else target
         return Guidance(target, self.states)
+
+    def heard(self, rows: np.ndarray) -> None:
+        """As `Guide.heard`: the teacher reads the student's tokens."""
 
     def state(self) -> dict[str, Any]:
         """As `Guide.state`."""

@@ -32,6 +32,7 @@ _STATES: Mapping[str, tuple[Want, ...]] = {
 
 _TEMPERED = (losses.soft_cross_entropy, losses.soft_cross_entropy_reference, losses.logits_kl, losses.word_kl)
 _WITHOUT_PROJECTION = (losses.pairwise_similarity_mse,)
+_OF_TEXTS = (losses.vector_mse, losses.vector_cosine, losses.pairwise_similarity_mse)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Outputs:
         mask: (B, L); None where nothing is padded.
         projections: Of hidden states; empty means that they are compared as they are.
         states: The student's and the teacher's; None where no term needs them.
+        heard: bool (B, L), the student's tokens that the teacher's states speak of; None means `mask`.
+        texts: By teacher layer, (B, H): vectors of whole texts, where they are no mean of the teacher's states.
     """
 
     logits: Tensor
@@ -53,6 +56,16 @@ class Outputs:
     mask: Tensor | None
     projections: nn.ModuleDict
     states: tuple[LayerStates, LayerStates] | None
+    heard: Tensor | None = None
+    texts: Mapping[int, Tensor] | None = None
+
+    def theirs(self, term: LossTerm, layer: int) -> tuple[Tensor, Tensor | None]:
+        """The teacher's hidden states of a layer, and the mask of the tokens that they are compared at."""
+        assert self.states is not None
+        hidden = self.states[1].hidden[layer]
+        if self.texts is not None and term.fn in _OF_TEXTS:  # the mean of equal vectors is that vector
+            return self.texts[layer].unsqueeze(1).expand_as(hidden), self.mask
+        return hidden, self.mask if self.heard is None else self.heard
 
     def projected(self, name: str, hidden: Tensor) -> Tensor:
         """The student's hidden states at the teacher's width."""
@@ -99,7 +112,7 @@ def _arguments(term: LossTerm, outputs: Outputs) -> Iterator[tuple[tuple[Any, ..
         if term.reads == "hidden":
             hidden = student.hidden[own]
             ours = outputs.projected(term.name, hidden) if needs_projection(term) else hidden
-            yield (ours, teacher.hidden[theirs], outputs.mask), {}
+            yield (ours, *outputs.theirs(term, theirs)), {}
         elif term.reads == "scores":
             pairs = (student.q[own], student.k[own]), (teacher.q[theirs], teacher.k[theirs])
             biased = {"biases": (student.bias, teacher.bias)} if term.fn is losses.attention_kl else {}
@@ -137,6 +150,7 @@ class Sizes:
 
     Attributes:
         texts, tokens, labelled: Numbers of them, real tokens only.
+        heard: Tokens at which hidden states are compared.
         padded: Tokens, padding included.
         pairs, padded_pairs: Query-key pairs, of real tokens or of all.
         classes, width, heads: Logits; the teacher's hidden size; the student's attention heads.
@@ -146,6 +160,7 @@ class Sizes:
 
     texts: float
     tokens: float
+    heard: float
     labelled: float
     padded: float
     pairs: float
@@ -164,6 +179,7 @@ class Sizes:
         return cls(
             texts=count,
             tokens=float(lengths.sum()),
+            heard=float(lengths.sum()),
             labelled=float(np.count_nonzero(labels >= 0)),
             padded=longest * count,
             pairs=float((lengths.astype(float) ** 2).sum()),
@@ -176,14 +192,14 @@ class Sizes:
 
 
 _COUNTS: Mapping[Callable[..., Any], Callable[[Sizes], float]] = {
-    losses.hidden_mse: lambda s: s.tokens * s.width,
+    losses.hidden_mse: lambda s: s.heard * s.width,
     losses.hidden_mse_reference: lambda s: s.padded * s.width,
     losses.attention_mse: lambda s: s.pairs * s.heads,
     losses.attention_mse_reference: lambda s: s.padded_pairs * s.heads,
     losses.attention_kl: lambda s: s.tokens * s.heads,
     losses.relation_kl: lambda s: s.tokens * s.relations,
     losses.value_kl: lambda s: s.tokens * s.heads,
-    losses.cosine_distance: lambda s: s.tokens,
+    losses.cosine_distance: lambda s: s.heard,
     losses.cls_mse: lambda s: s.texts,
     losses.vector_mse: lambda s: s.texts * s.width,
     losses.vector_cosine: lambda s: s.texts,

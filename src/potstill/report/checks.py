@@ -59,6 +59,8 @@ def contradictions(report: Report) -> list[str]:
 
 def _models(report: Report) -> Iterator[tuple[str, ModelFacts | Student]]:
     yield "teacher", report.teacher
+    for number, model in enumerate(report.teachers.more if report.teachers else (), 2):
+        yield f"teacher-{number}", model
     if report.student:
         yield "student", report.student
 
@@ -69,7 +71,8 @@ def _metrics(report: Report) -> Iterator[tuple[str, Metrics]]:
         yield f"{place}.score", {primary: model.score}
         yield f"{place}.metrics", model.metrics
         yield f"{place}.dev", model.dev or {}
-    for name, baseline in report.baselines.items():
+    together = {"together": report.teachers.together} if report.teachers else {}
+    for name, baseline in {**report.baselines, **together}.items():
         yield f"baselines.{name}.score", {primary: baseline.score}
         yield f"baselines.{name}.metrics", baseline.metrics
         yield f"baselines.{name}.dev", baseline.dev or {}

@@ -174,6 +174,17 @@ class Baseline(_Part):
     dev: Metrics | None = None
 
 
+class Teachers(_Part):
+    """Where several teachers' answers were averaged: all but the first, the share of each, and their joint scores.
+
+    `shares` sum to 1, the first teacher's first. All else in a report that speaks of the teacher means the first.
+    """
+
+    shares: Annotated[list[Probability], Field(min_length=2)]
+    more: Annotated[list[ModelFacts], Field(min_length=1)]
+    together: Baseline
+
+
 class Export(_Part):
     """The student in one format and precision; `score` is measured on dev.
 
@@ -272,12 +283,13 @@ class RecipeStage(_Part):
 
 
 class Recipe(_Part):
-    """How the student was trained."""
+    """How the student was trained; `notes` say what of the method was left out, and why."""
 
     name: str
     mode: str | None = None
     mapping: str | None = None
     stages: list[RecipeStage] = []
+    notes: list[str] = []
 
 
 class Report(_Part):
@@ -298,6 +310,7 @@ class Report(_Part):
     judged_on: Split
     teacher: ModelFacts
     student: Student | None = None
+    teachers: Teachers | None = None
     retention: Interval | None = None
     gap_closed: Interval | None = None
     size_ratio: Positive | None = None

@@ -62,7 +62,7 @@ class Candidate:
 def candidates(report: Report) -> list[Candidate]:
     """Teacher, student, then the baselines as the report orders them."""
     primary = report.task.primary_metric
-    rows = [_model("teacher", report.teacher, primary)]
+    rows = [_model("teacher", report.teacher, primary), *_more_teachers(report, primary)]
     if report.student:
         rows.append(_model("student", report.student, primary))
     for name, baseline in report.baselines.items():
@@ -82,14 +82,33 @@ def candidates(report: Report) -> list[Candidate]:
     return rows
 
 
-def _model(kind: str, model: ModelFacts | Student, primary: str) -> Candidate:
+def _more_teachers(report: Report, primary: str) -> list[Candidate]:
+    """Of several teachers the others, and all of them together."""
+    if report.teachers is None:
+        return []
+    rows = [_model("other", model, primary, f"Teacher {n}") for n, model in enumerate(report.teachers.more, 2)]
+    own, shares = report.teachers.together, ", ".join(f"{100 * share:.0f} %" for share in report.teachers.shares)
+    note = f"answers averaged: {shares}"
+    dev = (own.dev or {}).get(primary)
+    return [*rows, Candidate("other", "Teachers together", note, None, None, None, own.score, own.metrics, dev)]
+
+
+def _model(kind: str, model: ModelFacts | Student, primary: str, title: str | None = None) -> Candidate:
     start = f"start: {model.start}" if isinstance(model, Student) else model_name(model.source)
     dev = (model.dev or {}).get(primary)
     note = f"{model.model_type}, {start}"
     if isinstance(model, Student) and model.vocabulary is not None:
         note += f", {model.vocabulary.pieces:,} of {model.vocabulary.before:,} word pieces"
     return Candidate(
-        kind, kind.capitalize(), note, model.shape, model.parameters, model.bytes, model.score, model.metrics, dev
+        kind,
+        title or kind.capitalize(),
+        note,
+        model.shape,
+        model.parameters,
+        model.bytes,
+        model.score,
+        model.metrics,
+        dev,
     )
 
 

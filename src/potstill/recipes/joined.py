@@ -1,0 +1,204 @@
+"""Teachers that read the texts by a tokenizer, or up to a length, of their own; and several of them together.
+
+What they compute is laid out on the student's tokens by `potstill.data.alignment`; ids never pass between models.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from potstill.data.alignment import Alignment, Joined
+from potstill.errors import ModelError
+from potstill.losses import hidden_mse_reference, logits_mse
+from potstill.losses.vectors import mean_pooled
+from potstill.models.forward import forward_inputs
+from potstill.models.precision import choose_attention
+from potstill.models.tap import LayerStates
+from potstill.recipes.guidance import Guidance, Guide
+from potstill.recipes.reading import tapped
+from potstill.storage import digest_array
+from potstill.training.program import LossTerm
+
+__all__ = ["EnsembleGuide", "JoinedGuide", "average_answers", "laid_out"]
+
+
+def laid_out(hidden: Tensor, joined: Joined) -> Tensor:
+    """Hidden states on the student's tokens: the weighted mean of the states of the teacher's that each is joined to.
+
+    Args:
+        hidden: (u, L_t, H), of the teacher's windows that `joined` names.
+        joined: A batch of b rows, padded to L.
+
+    Returns:
+        float32 (b, L, H); 0 where a token is joined to none.
+    """
+    flat = hidden.float().flatten(0, 1)
+    index = [torch.from_numpy(array).to(flat.device) for array in (joined.tokens, joined.starts[:-1], joined.weights)]
+    made = functional.embedding_bag(index[0], flat, index[1], mode="sum", per_sample_weights=index[2])
+    result: Tensor = made.unflatten(0, joined.joined.shape)
+    return result
+
+
+class JoinedGuide:
+    """A model run on its own encodings of the texts.
+
+    Args:
+        teacher: Eval mode, no gradients.
+        terms: What is learned.
+        alignment: Of the student's encodings and the teacher's.
+        logits: float32 (m, C), answers to the student's windows, learned from in place of the model's own
+            (`Alignment.answers`); None means the model's.
+
+    Raises:
+        ModelError: A loss on pairs of tokens, or on padding; layers that the teacher does not have; logits of other
+            windows.
+    """
+
+    def __init__(
+        self,
+        teacher: PreTrainedModel,
+        terms: Sequence[LossTerm],
+        alignment: Alignment,
+        *,
+        logits: np.ndarray | None = None,
+    ) -> None:
+        inner = [term for term in terms if term.layers]
+        if alien := [term.name for term in inner if term.reads != "hidden" or term.fn is hidden_mse_reference]:
+            raise ModelError(
+                f"the {alien[0]} loss between models that read different tokens",
+                expected="losses on tokens, vectors or answers",
+                fix=f"set distill.weights.{alien[0]} to 0, or start the student from the teacher",
+            )
+        self.windows = len(alignment.student)
+        if logits is not None and len(logits) != self.windows:
+            raise ModelError(f"{len(logits)} rows of the teacher's logits for {self.windows} windows")
+        self.teacher, self.alignment, self.logits = teacher, alignment, logits
+        self.width, self.heads = int(teacher.config.hidden_size), int(teacher.config.num_attention_heads)
+        self.needs_target = any(term.reads == "logits" for term in terms)
+        self.states = tapped(teacher, terms, side=1) if inner else None
+        self._last: tuple[bytes, Joined] | None = None
+
+    def guidance(self, rows: np.ndarray) -> Guidance:
+        """As `Guide.guidance`."""
+        device = self.teacher.device
+        target = None if self.logits is None else torch.from_numpy(self.logits[rows]).to(device)
+        if self.states is None and (target is not None or not self.needs_target):
+            return Guidance(target, None)
+        joined = self._joined(rows)
+        arrays = self.alignment.teacher.batch(joined.windows)
+        choose_attention(self.teacher, arrays["input_ids"].shape[1], backward=False)
+        with torch.no_grad():
+            own = self.teacher(**forward_inputs(self.teacher, arrays)).logits
+            shares = torch.from_numpy(joined.shares).to(device)
+            target = shares @ own.float() if target is None else target
+            if self.states is None:
+                return Guidance(target, None)
+            states = LayerStates(self.states.heads, self.states.scale, self.states.biased)
+            mask = torch.from_numpy(arrays["attention_mask"]).to(device)
+            texts = {layer: shares @ mean_pooled(hidden, mask) for layer, hidden in self.states.hidden.items()}
+            states.hidden = {layer: laid_out(hidden, joined) for layer, hidden in self.states.hidden.items()}
+            self.states.clear()
+        return Guidance(target, states, texts)
+
+    def heard(self, rows: np.ndarray) -> np.ndarray | None:
+        """As `Guide.heard`: the tokens that the teacher reads too."""
+        return None if self.states is None else self._joined(rows).joined
+
+    def _joined(self, rows: np.ndarray) -> Joined:
+        """Of the last batch it is kept: a step asks twice."""
+        key = rows.tobytes()
+        if self._last is None or self._last[0] != key:
+            self._last = key, self.alignment.of(rows)
+        return self._last[1]
+
+    def state(self) -> dict[str, Any]:
+        """As `Guide.state`."""
+        own = self.alignment.teacher
+        return {
+            "logits": None if self.logits is None else digest_array(self.logits),
+            "teacher_encodings": [digest_array(part) for part in (own.input_ids, own.starts)],
+        }
+
+    def close(self) -> None:
+        """Take the hooks off the teacher."""
+        if self.states is not None:
+            self.states.close()
+
+
+def average_answers(logits: Sequence[Tensor], weights: Sequence[float], temperature: float | None) -> Tensor:
+    """The answers of several teachers as logits of one: z = t·log Σ_k w_k·softmax(z_k/t): softmax(z/t) is the mean.
+
+    The arithmetic mean of softened probabilities, one of the two means of Hinton et al. 2015 (arXiv 1503.02531,
+    section 2) and that of You et al. 2017 (KDD, "Learning from multiple teacher networks").
+
+    Args:
+        logits: (B, C) of each teacher, any float dtype.
+        weights: Above 0, one for each; they are divided by their sum.
+        temperature: t > 0; None means that logits are compared as they are, and their weighted mean is taken.
+
+    Returns:
+        (B, C), float64.
+    """
+    share = torch.tensor([weight / sum(weights) for weight in weights], dtype=torch.float64)
+    wide = torch.stack([part.detach().double().cpu() for part in logits])
+    if temperature is None:
+        return torch.einsum("k,kbc->bc", share, wide)
+    softened = functional.log_softmax(wide / temperature, dim=-1) + share.log()[:, None, None]
+    return torch.logsumexp(softened, dim=0) * temperature
+
+
+class EnsembleGuide:
+    """Several teachers: the answers of all, averaged; the states of the first.
+
+    Args:
+        first: The first teacher.
+        others: float32 (m, C) each, the other teachers' answers to the student's windows.
+        weights: Of the first, then of the others.
+        terms: What is learned: they say at which temperature answers are averaged.
+
+    Raises:
+        ModelError: Answers to other windows, or terms that read answers at different temperatures.
+    """
+
+    def __init__(
+        self, first: Guide, others: Sequence[np.ndarray], weights: Sequence[float], terms: Sequence[LossTerm]
+    ) -> None:
+        for logits in others:
+            if len(logits) != first.windows:
+                raise ModelError(f"{len(logits)} rows of a teacher's logits for {first.windows} windows")
+        how = {None if term.fn is logits_mse else term.temperature for term in terms if term.reads == "logits"}
+        if len(how) > 1:
+            raise ModelError(f"several teachers at the temperatures {sorted(map(str, how))}", expected="one of them")
+        self.first, self.others, self.weights = first, tuple(others), tuple(weights)
+        self.temperature = next(iter(how), None)
+        self.windows, self.width, self.heads = first.windows, first.width, first.heads
+
+    def guidance(self, rows: np.ndarray) -> Guidance:
+        """As `Guide.guidance`."""
+        own = self.first.guidance(rows)
+        if own.logits is None:
+            return own
+        answers = [own.logits, *(torch.from_numpy(logits[rows]) for logits in self.others)]
+        together = average_answers(answers, self.weights, self.temperature).to(own.logits.device)
+        return Guidance(together, own.states, own.texts)
+
+    def heard(self, rows: np.ndarray) -> np.ndarray | None:
+        """As `Guide.heard`."""
+        return self.first.heard(rows)
+
+    def state(self) -> dict[str, Any]:
+        """As `Guide.state`."""
+        return {
+            **self.first.state(),
+            "others": [digest_array(one) for one in self.others],
+            "weights": list(self.weights),
+        }
+
+    def close(self) -> None:
+        """As `Guide.close`."""
+        self.first.close()

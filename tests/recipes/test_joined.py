@@ -1,0 +1,253 @@
+"""A teacher with its own tokenizer: hidden losses on joined tokens, value and gradient, against plain sums."""
+
+import numpy as np
+import pytest
+import torch
+from tests.small_models import small_model
+from tests.tokenizers_of import CORPUS, small_tokenizer
+from torch.nn import functional
+
+from potstill.data.alignment import Alignment
+from potstill.data.batching import Batches
+from potstill.data.encoding import TextEncoder
+from potstill.errors import ModelError
+from potstill.losses import logits_mse
+from potstill.models.forward import run_logits
+from potstill.recipes import RECIPES, build_terms
+from potstill.recipes.distilling import Distilling, projections_for
+from potstill.recipes.guidance import LiveGuide
+from potstill.recipes.joined import EnsembleGuide, JoinedGuide, average_answers
+from potstill.recipes.terms import CLS, COSINE, DIRECTION, EMBEDDING, HARD, HIDDEN, HINT, LOGITS, SIMILARITY, VECTOR
+from potstill.training import LossTerm
+
+TEXTS = [*CORPUS, "a", "naïve 😀 café", " ".join(CORPUS)]
+LABELS = np.array([0, 1, 2, -1, 0, 1, 2])
+ALL = (EMBEDDING, HIDDEN, HINT, CLS, COSINE, VECTOR, DIRECTION, SIMILARITY, LOGITS, HARD)
+PLACES = {"embedding": ((0, 0),), "mapped": ((1, 1), (2, 3)), "middle": ((1, 1),), "inner": ((1, 1),), "none": ()}
+
+
+def terms_of(chosen=ALL):
+    places = {**PLACES, "last": ((2, 3),)}
+    return tuple(
+        LossTerm(t.name, t.fn, places[t.places], 0.5 + n, t.temperature, t.reads) for n, t in enumerate(chosen)
+    )
+
+
+def encodings_of(kind, length=50, **more):
+    encoder = TextEncoder(small_tokenizer(kind), max_length=length, **more)
+    return encoder.encode(TEXTS, with_spans=True)
+
+
+def models(kind, student_vocabulary=400):
+    student = small_model(kind, layers=2, hidden=16, ffn=24, seed=1, vocab_size=student_vocabulary)
+    teacher = small_model("mpnet", layers=3, hidden=24, seed=2, vocab_size=400)
+    return student, teacher
+
+
+def program_of(own, guide, student, terms):
+    torch.manual_seed(3)
+    projections = projections_for(terms, 16, 24, shared=False)
+    labels = LABELS[own.example]
+    return Distilling(student, guide, terms, projections, Batches(own, labels, np.arange(len(own)), 99, seed=0))
+
+
+def values_and_gradient(program, rows):
+    values = program.step(rows)
+    loss = sum(program.weights[name] * value.sum / value.count for name, value in values.items())
+    leaves = [p for part in program.modules.values() for p in part.parameters()]
+    return values, [slope for slope in torch.autograd.grad(loss, leaves, allow_unused=True) if slope is not None]
+
+
+def run_alone(model, encodings, row):
+    """One window through a model, nothing beside it."""
+    inside = slice(encodings.starts[row], encodings.starts[row + 1])
+    given = {"input_ids": torch.tensor(encodings.input_ids[inside].astype(np.int64))[None]}
+    if model.config.model_type == "bert":
+        given["token_type_ids"] = torch.tensor(encodings.token_type_ids[inside].astype(np.int64))[None]
+    return model(**given, output_hidden_states=True)
+
+
+def token_loss(name, mine, target):
+    if name == "cls":
+        return (mine / mine.norm() - target / target.norm()).square().sum(), 1
+    if name == "cosine":
+        return 1 - mine @ target / mine.norm() / target.norm(), 1
+    return (mine - target).square().sum(), len(mine)
+
+
+def vector_loss(name, sides):
+    def near(one, other):
+        return functional.cosine_similarity(one, other, dim=0)
+
+    if name == "vector":
+        return sum((mine - theirs).square().sum() for mine, theirs in sides), len(sides) * len(sides[0][1])
+    if name == "direction":
+        return sum(1 - near(mine, theirs) for mine, theirs in sides), len(sides)
+    pairs = [(i, j) for i in range(len(sides)) for j in range(len(sides)) if i != j]
+    return sum((near(sides[i][0], sides[j][0]) - near(sides[i][1], sides[j][1])).square() for i, j in pairs), len(pairs)
+
+
+def answer_loss(name, outputs, labels):
+    if name == "hard":
+        kept = [(mine.logits[0], label) for (mine, _), label in zip(outputs, labels, strict=True) if label >= 0]
+        return -sum(logits.log_softmax(0)[label] for logits, label in kept), len(kept)
+    soft = [(mine.logits[0], theirs.logits[0].softmax(0)) for mine, theirs in outputs]
+    return sum((p * (p.log() - logits.log_softmax(0))).sum() for logits, p in soft), len(soft)
+
+
+def joined_targets(joined, number, theirs, width):
+    """(place of the student's token, the teacher's weighted mean) of the tokens of a row that are joined to any."""
+    longest = joined.joined.shape[1]
+    for token in range(longest):
+        inside = slice(*joined.starts[number * longest + token : number * longest + token + 2])
+        if inside.start < inside.stop:
+            pairs = zip(joined.tokens[inside], joined.weights[inside], strict=True)
+            yield token, sum(float(weight) * theirs[at - number * width] for at, weight in pairs)
+
+
+def plain_loss(program, own, other, teacher, rows):
+    """The loss written out token by token: the teacher's weighted mean, the tokens that it reads, its own vectors."""
+    joined, width = Alignment(own, other).of(rows), int(other.lengths[rows].max())
+    with torch.no_grad():
+        theirs = [run_alone(teacher, other, row) for row in rows]
+    outputs = [(run_alone(program.student, own, row), said) for row, said in zip(rows, theirs, strict=True)]
+    found = {}
+    for term in program.terms:
+        if not term.layers:
+            found[term.name] = answer_loss(term.name, outputs, program.data.labels[rows])
+            continue
+        sides = []
+        for ours, layer in term.layers:
+            for mine, said in outputs:
+                hidden = mine.hidden_states[ours][0]
+                hidden = program.projections[term.name](hidden) if term.name in program.projections else hidden
+                sides.append((hidden, said.hidden_states[layer][0]))
+        if term.name in ("vector", "direction", "similarity"):
+            found[term.name] = vector_loss(term.name, [(mine.mean(0), said.mean(0)) for mine, said in sides])
+            continue
+        parts = [
+            token_loss(term.name, mine[token], target)
+            for number, (mine, said) in enumerate(sides)
+            for token, target in joined_targets(joined, number % len(rows), said, width)
+            if term.name != "cls" or token == 0
+        ]
+        found[term.name] = sum(value for value, _ in parts), sum(count for _, count in parts) / len(term.layers)
+    total = sum(term.weight * found[term.name][0] / found[term.name][1] for term in program.terms)
+    leaves = [p for part in program.modules.values() for p in part.parameters()]
+    slopes = torch.autograd.grad(total, leaves, allow_unused=True)
+    sums = {name: (float(value.detach()), count) for name, (value, count) in found.items()}
+    return sums, [slope for slope in slopes if slope is not None]
+
+
+@pytest.mark.parametrize(("student_kind", "teacher_kind", "lengths"), [
+    ("wordpiece", "bpe", (50, 50)), ("bpe", "characters", (50, 30)), ("characters", "unigram", (30, 50)),
+])  # fmt: skip
+def test_every_term_is_the_sum_written_out_value_and_gradient(student_kind, teacher_kind, lengths):
+    own, other = encodings_of(student_kind, lengths[0]), encodings_of(teacher_kind, lengths[1])
+    student, teacher = models("bert")
+    terms = terms_of()
+    rows = np.array([4, 0, 6, 2, 5])
+    program = program_of(own, JoinedGuide(teacher, terms, Alignment(own, other)), student, terms)
+    told = program.counts(rows)
+    values, slopes = values_and_gradient(program, rows)
+    wanted, plain = plain_loss(program, own, other, teacher, rows)
+    for name, (value, count) in wanted.items():
+        assert values[name].count == told[name] == count, name
+        assert float(values[name].sum.detach()) == pytest.approx(value, rel=2e-4), name
+        assert abs(value) > 1e-3
+    assert len(slopes) == len(plain)
+    scale = max(float(slope.abs().max()) for slope in plain)
+    for mine, theirs in zip(slopes, plain, strict=True):
+        assert float((mine - theirs).abs().max()) <= 2e-5 * scale
+    program.close()
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_the_same_tokenizer_through_the_alignment_is_the_direct_way_windows_too(kind):
+    own = encodings_of("wordpiece", 20, long_text="window")
+    assert len(own) > len(TEXTS)
+    terms = terms_of()
+    rows = np.random.default_rng(0).permutation(len(own))
+    found = []
+    for joined in (False, True):
+        student, teacher = models(kind)
+        guide = JoinedGuide(teacher, terms, Alignment(own, own)) if joined else LiveGuide(teacher, terms, own)
+        program = program_of(own, guide, student, terms)
+        found.append((program.counts(rows), *values_and_gradient(program, rows)))
+        program.close()
+    assert found[0][0] == found[1][0]
+    for name, value in found[0][1].items():
+        assert float(found[1][1][name].sum.detach()) == pytest.approx(float(value.sum.detach()), rel=1e-5), name
+    for mine, theirs in zip(found[0][2], found[1][2], strict=True):
+        assert float((mine - theirs).abs().max()) <= 1e-5 * (1 + float(theirs.abs().max()))
+
+
+def test_answers_known_before_are_those_of_a_run():
+    own, other = encodings_of("bpe", 24, long_text="window"), encodings_of("wordpiece", 40, long_text="window")
+    alignment, (_, teacher) = Alignment(own, other), models("bert")
+    terms = terms_of((LOGITS, HARD))
+    rows = np.arange(len(own))
+    live = JoinedGuide(teacher, terms, alignment).guidance(rows).logits
+    known = alignment.answers(run_logits(teacher, other))
+    assert JoinedGuide(teacher, terms, alignment, logits=known).guidance(rows).logits.numpy() == pytest.approx(
+        live.numpy(), abs=1e-5
+    )
+    with pytest.raises(ModelError, match="rows of the teacher's logits"):
+        JoinedGuide(teacher, terms, alignment, logits=known[:-1])
+
+
+@pytest.mark.parametrize("mode", ["potstill", "paper", "minilm", "minilm2", "reference"])
+def test_pairs_of_tokens_and_padding_are_refused(mode):
+    own, other = encodings_of("bpe"), encodings_of("wordpiece")
+    recipe = RECIPES[mode]
+    phase = recipe.general if mode.startswith("minilm") else recipe.phases[0]
+    terms = build_terms(phase, student=2, teacher=3, mapping="uniform")
+    with pytest.raises(ModelError, match="between models that read different tokens"):
+        JoinedGuide(models("bert")[1], terms, Alignment(own, other))
+
+
+@pytest.mark.parametrize("temperature", [None, 1.0, 4.0])
+def test_several_teachers_are_the_mean_of_their_answers(temperature):
+    draw = np.random.default_rng(1)
+    logits = [draw.normal(size=(5, 3)) * 4 for _ in range(3)]
+    weights = (2.0, 1.0, 0.5)
+    made = average_answers([torch.tensor(part) for part in logits], weights, temperature).numpy()
+    share = np.array(weights) / sum(weights)
+    if temperature is None:
+        assert made == pytest.approx(sum(w * part for w, part in zip(share, logits, strict=True)))
+        return
+
+    def softmax(scores):
+        raised = np.exp(scores / temperature)
+        return raised / raised.sum(axis=1, keepdims=True)
+
+    wanted = sum(w * softmax(part) for w, part in zip(share, logits, strict=True))
+    assert softmax(made) == pytest.approx(wanted)
+
+
+def test_an_ensemble_teaches_its_mean_answer_and_the_first_teachers_states():
+    own = encodings_of("wordpiece")
+    student, teacher = models("bert")
+    draw = np.random.default_rng(0)
+    others = [draw.normal(size=(len(own), 3)).astype(np.float32) for _ in range(2)]
+    terms = terms_of((HIDDEN, LOGITS))
+    first = LiveGuide(teacher, terms, own)
+    guide = EnsembleGuide(first, others, (1.0, 2.0, 1.0), terms)
+    rows = np.array([3, 0, 5])
+    said = guide.guidance(rows)
+    assert said.states is first.states
+    assert guide.heard(rows) is None
+    assert (guide.windows, guide.width, guide.heads) == (len(own), 24, 4)
+    alone = first.guidance(rows).logits
+    mean = (
+        alone.softmax(1) + 2 * torch.tensor(others[0][rows]).softmax(1) + torch.tensor(others[1][rows]).softmax(1)
+    ) / 4
+    assert said.logits.softmax(1).numpy() == pytest.approx(mean.numpy(), abs=1e-6)
+    assert EnsembleGuide(first, others[:1], (1.0, 2.0), terms).state() != guide.state()
+    program = program_of(own, guide, student, terms)
+    assert program.step(rows)["logits"].count == 3
+    with pytest.raises(ModelError, match="rows of a teacher's logits"):
+        EnsembleGuide(first, [others[0][:2]], (1.0, 1.0), terms)
+    twice = (*terms, LossTerm("also", logits_mse, (), 1.0, 1.0, "logits"))
+    with pytest.raises(ModelError, match="temperatures"):
+        EnsembleGuide(first, others, (1.0, 1.0, 1.0), twice)
