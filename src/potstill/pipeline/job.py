@@ -145,10 +145,12 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     more = tuple(resolve_model(name, report=report) for name in settings.teacher.more)
     for other in more:
         _check_windows(settings, other, checked_model(other))
+    _check_different((teacher, *more))
     start = None
     if settings.student.start is not None and settings.student.start not in STARTS:
         named = resolve_model(settings.student.start, report=report)
         start = named, checked_model(named)
+        _check_windows(settings, *start, longest=settings.student.max_length)
     side = student_side(settings, teacher, config, start)
     baseline = None
     if settings.evaluate.baseline is not None:
@@ -308,10 +310,20 @@ def _check_roles(data: dict[str, Source]) -> None:
             )
 
 
-def _check_windows(settings: Settings, teacher: Source, config: PretrainedConfig) -> None:
+def _check_different(teachers: Sequence[Source]) -> None:
+    for (number, one), (also, other) in combinations(enumerate(teachers, 1), 2):
+        if one.sha256 == other.sha256:
+            raise SettingsError(
+                f"the teachers {number} and {also} ({one.name}, {other.name}) are the same model",
+                expected="different ones",
+                fix="weight it by teacher.shares instead",
+            )
+
+
+def _check_windows(settings: Settings, model: Source, config: PretrainedConfig, longest: int | None = None) -> None:
     data = settings.data
-    length = min(data.max_length or longest_input(config), longest_input(config))
-    TextEncoder.from_folder(teacher.paths[0], max_length=length, long_text=data.long_text, step=data.step)
+    length = min(longest or data.max_length or longest_input(config), longest_input(config))
+    TextEncoder.from_folder(model.paths[0], max_length=length, long_text=data.long_text, step=data.step)
 
 
 def _recipe(settings: Settings) -> Recipe:

@@ -182,6 +182,10 @@ print(model.config.id2label[logits.argmax().item()])
 def _scores(report: Report, student: Student) -> Iterator[str]:
     names = metric_names(report)
     rows = [_score_row("**Student**", student, names, report), _score_row("Teacher", report.teacher, names, report)]
+    if report.teachers is not None:
+        more = enumerate(report.teachers.more, 2)
+        rows += [_score_row(f"Teacher {number}", model, names, report) for number, model in more]
+        rows.append(_score_row("Teachers together", report.teachers.together, names, report))
     rows += [_score_row(_md(baseline_name(k)), b, names, report) for k, b in report.baselines.items()]
     yield "## Scores"
     yield f"On {report.judged_on} ({student.score.n:,} examples), with 95 % bootstrap intervals."
@@ -224,13 +228,21 @@ def _exports(report: Report) -> Iterator[str]:
     yield _table(head, rows, words=(0, 1))
 
 
+def _others(report: Report) -> str:
+    """Further teachers, as the card names them."""
+    if report.teachers is None:
+        return ""
+    named = ", ".join(_code(model_name(model.source)) for model in report.teachers.more)
+    return f"and the answers of {named} "
+
+
 def _making(report: Report, student: Student) -> Iterator[str]:
     teacher = report.teacher
     yield "## How it was made"
     yield (
         f"Distilled with potstill {_md(report.potstill)} from {_code(model_name(teacher.source))} "
         f"({_md(teacher.model_type)} {teacher.shape}, {count(teacher.parameters)} parameters) "
-        f"into {_md(student.model_type)} {student.shape} (layers × width × feed-forward × heads; "
+        f"{_others(report)}into {_md(student.model_type)} {student.shape} (layers × width × feed-forward × heads; "
         f"start: {_md(student.start)})."
     )
     if report.recipe and report.recipe.stages:
