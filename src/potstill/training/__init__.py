@@ -2,6 +2,7 @@
 
 from potstill.training.loop import Schedule, TrainingResult, train
 from potstill.training.optimiser import AdamW
+from potstill.training.processes import Processes
 from potstill.training.program import LossTerm, Program, TermValue
 
-__all__ = ["AdamW", "LossTerm", "Program", "Schedule", "TermValue", "TrainingResult", "train"]
+__all__ = ["AdamW", "LossTerm", "Processes", "Program", "Schedule", "TermValue", "TrainingResult", "train"]

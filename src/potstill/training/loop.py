@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from potstill.errors import DataError, NonFiniteError, StorageError
+from potstill.errors import DataError, NonFiniteError, SettingsError, StorageError
 from potstill.progress import SILENT, Reporter
 from potstill.training.checkpoint import load_checkpoint, save_checkpoint
+from potstill.training.gradients import collect_gradients
 from potstill.training.interrupt import Stop, deferred_interrupts
 from potstill.training.optimiser import AdamW
-from potstill.training.program import Program, TermValue
+from potstill.training.processes import ALONE, Processes
+from potstill.training.program import Program
 
 __all__ = ["Schedule", "TrainingResult", "counter_seed", "train"]
 
@@ -123,21 +123,27 @@ def _updates(program: Program, accumulate: int, skip: int) -> Iterator[list[np.n
 class _Training:
     """The state of one call of `train`: everything that a checkpoint holds."""
 
-    def __init__(self, program: Program, optimiser: AdamW, schedule: Schedule, identity: dict[str, Any]) -> None:
-        self.program, self.optimiser, self.schedule = program, optimiser, schedule
+    def __init__(
+        self,
+        program: Program,
+        optimiser: AdamW,
+        schedule: Schedule,
+        identity: dict[str, Any],
+        processes: Processes = ALONE,
+    ) -> None:
+        self.program, self.optimiser, self.schedule, self.processes = program, optimiser, schedule, processes
         asked = {name: value for name, value in asdict(schedule).items() if name != "changes"}
         self.identity = {**identity, **program.state(), "schedule": asked, "optimiser": optimiser.facts()}
         self.step = 0
         self.result = TrainingResult()
-        self.average: dict[str, Tensor] = {}
-        self.averaged = 0
         self.sums: dict[str, float] = {}
         self.counts: dict[str, float] = {}
 
     def save(self, folder: Path) -> None:
-        tensors = self.optimiser.state_tensors()
-        tensors |= {f"average/{name}": tensor for name, tensor in self.average.items()}
-        progress = {"schema_version": 1, "step": self.step, "averaged": self.averaged, "identity": self.identity}
+        if self.processes.rank > 0:  # what it holds is the same
+            return
+        tensors, averaged = self.optimiser.state_tensors(), self.optimiser.averaged
+        progress = {"schema_version": 1, "step": self.step, "averaged": averaged, "identity": self.identity}
         progress |= {"result": asdict(self.result), "sums": self.sums, "counts": self.counts}
         progress["changes"] = [list(change) for change in self.schedule.changes]
         save_checkpoint(folder, self.step, tensors, progress)
@@ -151,49 +157,36 @@ class _Training:
             raise StorageError(
                 f"the checkpoint in {folder} is of another training", fix="remove that folder, or choose another --out"
             )
-        self.optimiser.load_state_tensors(tensors)
-        prefix = "average/"
-        self.average = {n.removeprefix(prefix): t.clone() for n, t in tensors.items() if n.startswith(prefix)}
-        self.step, self.averaged = progress["step"], progress["averaged"]
+        self.optimiser.load_state_tensors(tensors, progress["averaged"])
+        self.step = progress["step"]
         self.result = TrainingResult(**progress["result"])
         self.sums, self.counts = progress["sums"], progress["counts"]
         self.schedule = replace(self.schedule, changes=tuple((at, total) for at, total in progress["changes"]))
         return True
 
     def update(self, micro_batches: list[np.ndarray], seed: tuple[object, ...]) -> None:
-        """One optimiser step: the loss is Σ weight · Σ sum / Σ count over all its micro-batches."""
-        self.optimiser.zero_grad()
-        described = self.program.describe(np.concatenate(micro_batches))
-        totals: dict[str, float] = {}
-        for rows in micro_batches if len(micro_batches) > 1 else ():
-            for name, count in self.program.counts(rows).items():
-                totals[name] = totals.get(name, 0.0) + count
-        for number, rows in enumerate(micro_batches):
-            torch.manual_seed(counter_seed(*seed, self.step, number))
-            terms = self.program.step(rows)
+        """One optimiser step: the loss is Σ weight · Σ sum / Σ count over all its micro-batches, whoever runs them."""
+        seeds = [counter_seed(*seed, self.step, number) for number in range(len(micro_batches))]
+        found = collect_gradients(self.program, self.optimiser, micro_batches, seeds, self.processes)
+        for terms, rows in zip(found, micro_batches, strict=True):
             self._record(terms, rows)
-            losses = [
-                self.program.weights[name] * term.sum / max(totals.get(name, term.count), 1.0)
-                for name, term in terms.items()
-            ]
-            torch.stack(losses).sum().backward()
             self.result.examples += len(rows)
-        self.optimiser.step(self.schedule.rate(self.step), described)
+        described = self.program.describe(np.concatenate(micro_batches))
+        self.optimiser.step(self.schedule.rate(self.step), described, self.processes)
         self.step += 1
         self.result.steps = self.step
         if self.step > self.schedule.total - self.schedule.averaged:
-            self._add_to_average()
+            self.optimiser.add_to_average()
 
-    def _record(self, terms: Mapping[str, TermValue], rows: np.ndarray) -> None:
-        for name, term in terms.items():
-            value = float(term.sum.detach())
+    def _record(self, terms: Mapping[str, tuple[float, float]], rows: np.ndarray) -> None:
+        for name, (value, count) in terms.items():
             if not math.isfinite(value):
                 raise NonFiniteError(
                     f"the {name} loss is {value} on the batch of {self.program.describe(rows)}",
                     fix="lower the learning rate, or set distill.precision to float32",
                 )
             self.sums[name] = self.sums.get(name, 0.0) + value
-            self.counts[name] = self.counts.get(name, 0.0) + term.count
+            self.counts[name] = self.counts.get(name, 0.0) + count
 
     def passes(self, count: int) -> bool:
         """Whether the last update was the first at or beyond one of `count` equal parts of the training."""
@@ -226,20 +219,9 @@ class _Training:
         self.sums, self.counts = {}, {}
         return terms
 
-    @torch.no_grad()
-    def _add_to_average(self) -> None:
-        self.averaged += 1
-        for name, master in self.optimiser.masters.items():
-            if name in self.average:
-                self.average[name].lerp_(master.data, 1.0 / self.averaged)
-            else:
-                self.average[name] = master.data.clone()
-
-    @torch.no_grad()
     def finish(self) -> None:
         """The averaged weights, where there are any, become the result; the modules hold it as float32."""
-        for name, tensor in self.average.items():
-            self.optimiser.masters[name].data.copy_(tensor)
+        self.optimiser.take_average()
         self.optimiser.release()
 
 
@@ -255,6 +237,7 @@ def train(
     points: int = 20,
     replan: Replan | None = None,
     report: Reporter = SILENT,
+    processes: Processes = ALONE,
 ) -> TrainingResult:
     """Run a program for `schedule.steps` updates, going on from the newest checkpoint where there is one.
 
@@ -270,13 +253,23 @@ def train(
         replan: Asked a few times, once the rate has risen: (updates made, seconds they took, updates in all) → updates
             in all from here on. None: the number stays. A checkpoint keeps what was decided before it.
         report: Receives steps, loss terms and examples/s.
+        processes: Those that train together, each calling this with the same arguments but for `report`: every one
+            runs its share of an update's micro-batches, all end with the same weights, and the first one alone writes
+            checkpoints, which all must be able to read. There are as many updates, of the same texts, as alone.
 
     Raises:
+        SettingsError: Fewer micro-batches an update than processes.
         NonFiniteError: NaN or infinity in a loss or a gradient, before the update; the batch is named.
         StorageError: The checkpoint is damaged or of another training.
         KeyboardInterrupt: Passed on after the state was saved.
     """
-    training = _Training(program, optimiser, schedule, {"seed": list(map(str, seed))})
+    if schedule.accumulate < processes.count:
+        raise SettingsError(
+            f"{processes.count} processes with {schedule.accumulate} micro-batch(es) an update",
+            expected="one for each process, or more",
+            fix=f"set distill.accumulate to {processes.count} or more",
+        )
+    training = _Training(program, optimiser, schedule, {"seed": list(map(str, seed))}, processes)
     if checkpoints is not None and training.load(checkpoints):
         report.note(f"going on from step {training.step} of {training.schedule.total}")
     with deferred_interrupts() as stop:
@@ -298,7 +291,7 @@ def _run(
     report: Reporter,
     stop: Stop,
 ) -> None:
-    last_save = time.monotonic()
+    last_save, processes = time.monotonic(), training.processes
     for micro_batches in _updates(training.program, training.schedule.accumulate, training.step):
         if training.step >= training.schedule.total:
             return
@@ -311,13 +304,14 @@ def _run(
         if training.passes(points):
             training.point(evaluate() if evaluate is not None and training.passes(_DEV_POINTS) else None)
         if replan is not None and training.step < steps and training.passes(_PLANS) and training.risen:
-            training.change(replan(training.step, training.result.seconds, steps))
+            training.change(int(processes.first(replan(training.step, training.result.seconds, steps))))
         rate = training.result.examples / max(training.result.seconds, 1e-9)
         terms = training.result.curve[-1]["terms"] if training.result.curve else {}
         report.progress(training.step, training.schedule.total, **terms, examples_per_s=rate)
         due = training.step < training.schedule.total and time.monotonic() - last_save > save_every
-        if checkpoints is not None and (due or stop.requested):
+        stopping = processes.any(stop.requested)
+        if checkpoints is not None and (due or stopping):
             training.save(checkpoints)
             last_save = time.monotonic()
-        if stop.requested:
+        if stopping:
             raise KeyboardInterrupt
