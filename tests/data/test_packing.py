@@ -86,3 +86,60 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", [1, 7, 23, 39])
+def test_a_killed_packing_goes_on_to_the_same_bytes(tmp_path, monkeypatch, at):
+    monkeypatch.setattr(packing, "PART", 30)
+    monkeypatch.setattr(packing, "_TEXTS_AT_ONCE", 2)
+    texts = [" ".join(WORDS[i % 7 : i % 7 + 3 + i % 5]) for i in range(40)]
+
+    def until(number):
+        for count, text in enumerate(texts):
+            if count == number:
+                raise Killed
+            yield text
+
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    whole.mkdir()
+    part.mkdir()
+    wanted = read(pack_texts(iter(texts), encoder(7), whole))
+    with pytest.raises(Killed):
+        pack_texts(until(at), encoder(7), part)
+    assert not (part / "packed.json").exists()
+    with (part / "tokens.int32").open("ab") as file:
+        file.write(b"torn")  # what a kill leaves behind the last note
+    read_again = []
+
+    def counted():
+        for text in texts:
+            read_again.append(text)
+            yield text
+
+    encoded = []
+    own = packing.readable
+    monkeypatch.setattr(packing, "readable", lambda text: encoded.append(text) or own(text))
+    assert read(pack_texts(counted(), encoder(7), part)) == wanted == plainly(texts, 7)
+    assert (part / "tokens.int32").read_bytes() == (whole / "tokens.int32").read_bytes()
+    if at > 20:
+        assert len(encoded) < len(texts)  # texts that were packed are passed over, not encoded
+    assert sorted(path.name for path in part.iterdir()) == ["packed.json", "tokens.int32"]
+
+
+def test_a_note_without_its_bytes_is_not_believed(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "PART", 10)
+    monkeypatch.setattr(packing, "_TEXTS_AT_ONCE", 1)
+    texts = ["the film was good and not so bad"] * 9
+
+    def killed():
+        yield from texts[:5]
+        raise Killed
+
+    with pytest.raises(Killed):
+        pack_texts(killed(), encoder(6), tmp_path)
+    (tmp_path / "tokens.int32").write_bytes(b"1234")
+    assert read(pack_texts(texts, encoder(6), tmp_path)) == plainly(texts, 6)

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.masking import MaskRule, MaskVocabulary
-from potstill.data.packing import open_packed, pack_texts
+from potstill.data.packing import pack_texts
 from potstill.data.schema import evaluation_keys, texts_without
 from potstill.errors import DataError
 from potstill.models.dropout import set_dropout
@@ -34,7 +34,7 @@ from potstill.recipes import Phase, build_terms
 from potstill.recipes.distilling import Distilling
 from potstill.recipes.guidance import LiveGuide
 from potstill.recipes.masked import MaskedDistilling
-from potstill.storage import atomic_folder, read_manifest, write_json
+from potstill.storage import write_json
 from potstill.training import LossTerm, Schedule
 
 __all__ = ["general_stage"]
@@ -137,15 +137,13 @@ def _masked_program(
 def _packed(context: Context, job: Job, folder: Path) -> Encodings:
     """The texts in windows of `general.max_length` tokens, kept in the stage's scratch."""
     settings, made = job.settings.general, context.scratch / "packed"
-    if read_manifest(made) is not None:
-        return open_packed(made)
     length = min(settings.max_length, longest_input(read_config(folder)))
     kept = evaluation_keys(*(read_split(context.done["data"], name) for name in ("dev", "test")))
     texts = texts_without(plain_texts(job.texts, context.report), kept)
-    with atomic_folder(made, {"length": length}) as work:
-        packed = pack_texts(
-            texts, TextEncoder.from_folder(folder, max_length=length), work, max_tokens=settings.max_tokens
-        )
-        if len(packed) == 0:
-            raise DataError("general.texts hold no text once those of dev and test are out", expected="plain text")
-    return open_packed(made)
+    made.mkdir(exist_ok=True)
+    packed = pack_texts(
+        texts, TextEncoder.from_folder(folder, max_length=length), made, max_tokens=settings.max_tokens
+    )
+    if len(packed) == 0:
+        raise DataError("general.texts hold no text once those of dev and test are out", expected="plain text")
+    return packed

@@ -1,6 +1,7 @@
 """Pre-training: plain text in, an encoder with a trained head out, judged on text that it has not seen."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -199,8 +200,9 @@ def _text_stage(context: Context, job: _Job) -> None:
 
     for name, texts, most in (("held-out", kept, None), ("train", learned, settings.max_tokens)):
         context.report.stage("text", name.replace("-", " "))
-        folder = context.folder / name
-        folder.mkdir()
+        # In scratch, where a packing that was killed goes on; the stage's own folder is whole or absent.
+        folder = context.scratch / name
+        folder.mkdir(exist_ok=True)
         packed = pack_texts(
             texts(), TextEncoder.from_folder(job.folder, max_length=job.length), folder, max_tokens=most
         )
@@ -210,6 +212,8 @@ def _text_stage(context: Context, job: _Job) -> None:
                 expected="more text",
                 fix="give more in text.sources, or another text.held_out_share",
             )
+    for name in ("held-out", "train"):
+        os.replace(context.scratch / name, context.folder / name)
 
 
 def _program(context: Context, job: _Job, model: PreTrainedModel, part: str, *, tokens: int | None = None) -> MaskedLM:
