@@ -19,8 +19,10 @@ __all__ = [
     "Shares",
     "Source",
     "Sources",
+    "Temperature",
     "Text",
     "Vocabulary",
+    "Weight",
 ]
 
 
@@ -84,6 +86,19 @@ Assistants = Annotated[
 Vocabulary = Annotated[
     Literal["full", "used"] | Annotated[int, Field(ge=1)],
     Allowed('"full", "used" or a number of pieces such as 7000'),
+]
+
+_FROM_ZERO = Annotated[float, Field(ge=0)]
+_ABOVE_ZERO = Annotated[float, Field(gt=0)]
+Weight = Annotated[
+    _FROM_ZERO | tuple[_FROM_ZERO, _FROM_ZERO],
+    _NUMBERS,
+    Allowed("a number from 0 up, or two such as [1.0, 0.0]: at the first step and at the last"),
+]
+Temperature = Annotated[
+    _ABOVE_ZERO | tuple[_ABOVE_ZERO, _ABOVE_ZERO],
+    _NUMBERS,
+    Allowed("a number above 0, or two such as [4.0, 1.0]: at the first step and at the last"),
 ]
 
 ExportFormat = Literal["onnx-float32", "onnx-int8", "openvino-float32", "openvino-bfloat16", "openvino-int8"]

@@ -20,8 +20,10 @@ from potstill.config.kinds import (
     Shares,
     Source,
     Sources,
+    Temperature,
     Text,
     Vocabulary,
+    Weight,
 )
 from potstill.config.texts import AugmentSettings, DataSettings, GeneralSettings, Section
 from potstill.errors import SettingsError
@@ -146,34 +148,34 @@ class StudentSettings(Section):
 class WeightSettings(Section):
     """Weight of each loss term; not set: the mode's own; 0 leaves the term out."""
 
-    embedding: float | None = Field(
-        default=None, ge=0, description="Embedding output, student against teacher.", examples=[1.0]
+    embedding: Weight | None = Field(
+        default=None, description="Embedding output, student against teacher.", examples=[1.0]
     )
-    hidden: float | None = Field(default=None, ge=0, description="Hidden states of the mapped layers.", examples=[1.0])
-    attention: float | None = Field(
-        default=None, ge=0, description="Raw attention scores of the mapped layers.", examples=[1.0]
+    hidden: Weight | None = Field(default=None, description="Hidden states of the mapped layers.", examples=[1.0])
+    attention: Weight | None = Field(
+        default=None, description="Raw attention scores of the mapped layers.", examples=[1.0]
     )
-    queries: float | None = Field(default=None, ge=0, description="Relations among queries.", examples=[1.0])
-    keys: float | None = Field(default=None, ge=0, description="Relations among keys.", examples=[1.0])
-    values: float | None = Field(default=None, ge=0, description="Relations among values.", examples=[1.0])
-    words: float | None = Field(default=None, ge=0, description="The teacher's words at masked places.", examples=[5.0])
-    masked: float | None = Field(default=None, ge=0, description="The right words at masked places.", examples=[2.0])
-    cosine: float | None = Field(default=None, ge=0, description="Direction of the last hidden states.", examples=[1.0])
-    cls: float | None = Field(default=None, ge=0, description="The first token of inner layers.", examples=[10.0])
-    hint: float | None = Field(default=None, ge=0, description="Hidden states of the middle layer.", examples=[1.0])
-    vector: float | None = Field(default=None, ge=0, description="Vectors of whole texts.", examples=[1.0])
-    direction: float | None = Field(
-        default=None, ge=0, description="Directions of the vectors of whole texts.", examples=[1.0]
+    queries: Weight | None = Field(default=None, description="Relations among queries.", examples=[1.0])
+    keys: Weight | None = Field(default=None, description="Relations among keys.", examples=[1.0])
+    values: Weight | None = Field(default=None, description="Relations among values.", examples=[1.0])
+    words: Weight | None = Field(default=None, description="The teacher's words at masked places.", examples=[5.0])
+    masked: Weight | None = Field(default=None, description="The right words at masked places.", examples=[2.0])
+    cosine: Weight | None = Field(default=None, description="Direction of the last hidden states.", examples=[1.0])
+    cls: Weight | None = Field(default=None, description="The first token of inner layers.", examples=[10.0])
+    hint: Weight | None = Field(default=None, description="Hidden states of the middle layer.", examples=[1.0])
+    vector: Weight | None = Field(default=None, description="Vectors of whole texts.", examples=[1.0])
+    direction: Weight | None = Field(
+        default=None, description="Directions of the vectors of whole texts.", examples=[1.0]
     )
-    similarity: float | None = Field(
-        default=None, ge=0, description="How near the texts of a batch are to one another.", examples=[1.0]
+    similarity: Weight | None = Field(
+        default=None, description="How near the texts of a batch are to one another.", examples=[1.0]
     )
-    logits: float | None = Field(default=None, ge=0, description="The teacher's answers.", examples=[1.0])
-    hard: float | None = Field(default=None, ge=0, description="The labels themselves.", examples=[0.3])
+    logits: Weight | None = Field(default=None, description="The teacher's answers.", examples=[1.0])
+    hard: Weight | None = Field(default=None, description="The labels themselves.", examples=[0.3])
 
     @model_validator(mode="after")
     def _agree(self) -> "WeightSettings":
-        if all(getattr(self, name) == 0 for name in type(self).model_fields):
+        if all(getattr(self, name) in (0, (0, 0)) for name in type(self).model_fields):
             raise SettingsError("every weight in distill.weights is 0", expected="at least one above 0")
         return self
 
@@ -209,10 +211,10 @@ class DistillSettings(Section):
         "one each, or none, for equal widths; not set: the mode's own.",
         examples=["each"],
     )
-    temperature: float | None = Field(
+    temperature: Temperature | None = Field(
         default=None,
-        gt=0,
-        description="Temperature of both answers in the logits term; not set: the mode's own.",
+        description="Temperature of both answers in the logits term; two: at the first step and at the last; not set: "
+        "the mode's own.",
         examples=[2.0],
     )
     epochs: int | None = Field(default=None, ge=1, description="Epochs; not set: the mode's own.", examples=[10])
@@ -228,7 +230,8 @@ class DistillSettings(Section):
     )
     weights: WeightSettings = Field(
         default_factory=WeightSettings,
-        description="Weight of each loss term; not set: the mode's own; 0 leaves the term out.",
+        description="Weight of each loss term; not set: the mode's own; 0 leaves the term out; two: at the first step "
+        "and at the last.",
     )
 
 

@@ -206,7 +206,7 @@ def _run_phase(
         student=layers[0],
         teacher=layers[1],
         mapping=settings.distill.mapping,
-        temperature=settings.distill.temperature,
+        temperature=job.temperature,
         layers=job.layers if stage == "student" else None,
     )
     texts = _training_texts(context, augmented=phase.augmented)

@@ -73,7 +73,7 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
     tensors = {name: tensor.float().contiguous() for name, tensor in program.projections.state_dict().items()}
     if tensors:
         save_file(tensors, context.folder / "projections.safetensors")
-    named = [(term.name, term.weight, term.temperature) for term in program.terms]
+    named = [(term.name, term.weight, term.temperature) for term in program.declared]
     facts = phase_facts(trained, len(encodings), phase.batch_size, named)
     write_json(context.folder / "training.json", {"general": facts})
 

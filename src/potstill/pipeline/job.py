@@ -30,6 +30,7 @@ from potstill.recipes import RECIPES, Recipe, chosen_layers, with_overrides
 from potstill.recipes.reading import needs_projection
 from potstill.recipes.recipe import LayerChoice
 from potstill.storage import digest_file
+from potstill.training import Ramp, Value
 
 __all__ = ["Job", "is_trained", "prepare_job", "teacher_name"]
 
@@ -106,6 +107,11 @@ class Job:
     def _chosen(self, named: LayerChoice | tuple[int, ...] | None) -> tuple[int, ...] | None:
         above = self.assistants[-1] if self.assistants else Shape.of(self.config)
         return None if named is None else chosen_layers(self.shape.layers, above.layers, named)
+
+    @property
+    def temperature(self) -> Value | None:
+        """Of the logits term, where the settings name it."""
+        return _value(self.settings.distill.temperature)
 
     @property
     def conditions(self) -> Conditions:
@@ -330,12 +336,19 @@ def _recipe(settings: Settings) -> Recipe:
     chosen = settings.distill
     return with_overrides(
         RECIPES[chosen.mode],
-        weights=chosen.weights.model_dump(),
+        weights={name: _value(given) for name, given in chosen.weights.model_dump().items()},
         epochs=chosen.epochs,
         batch_size=chosen.batch_size,
         learning_rate=chosen.learning_rate,
         projection=chosen.projection,
     )
+
+
+def _value(given: float | tuple[float, float] | None) -> Value | None:
+    """A weight or a temperature as the settings give it: one number, or the first and the last of a ramp."""
+    if not isinstance(given, tuple):
+        return given
+    return given[0] if given[0] == given[1] else Ramp(*given)
 
 
 def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe, what: str = "a student") -> None:

@@ -1,13 +1,13 @@
 """A program run under a budget, with checkpoints in its stage's scratch; what a report says of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from potstill.models.precision import Precision, training_dtype
 from potstill.pipeline.budget import Budget, seconds_per_step
 from potstill.pipeline.run import Context
-from potstill.training import AdamW, Program, Schedule, TrainingResult, train
+from potstill.training import AdamW, Program, Ramp, Schedule, TrainingResult, Value, train
 
 __all__ = ["Conditions", "Trained", "phase_facts", "run_training"]
 
@@ -105,7 +105,7 @@ def run_training(
 
 
 def phase_facts(
-    trained: Trained, windows: int, batch_size: int, terms: list[tuple[str, float, float]]
+    trained: Trained, windows: int, batch_size: int, terms: Sequence[tuple[str, Value, Value]]
 ) -> dict[str, Any]:
     """A phase for the report: what was run and how it went."""
     result = trained.result
@@ -118,5 +118,9 @@ def phase_facts(
         "epochs": round(result.examples / max(1, windows), 3),
         "batch_size": batch_size,
         "learning_rate": trained.schedule.learning_rate,
-        "terms": [{"name": name, "weight": weight, "temperature": t} for name, weight, t in terms],
+        "terms": [{"name": name, "weight": _told(weight), "temperature": _told(t)} for name, weight, t in terms],
     }
+
+
+def _told(value: Value) -> float | list[float]:
+    return [value.start, value.end] if isinstance(value, Ramp) else value

@@ -58,6 +58,9 @@ class MaskedLM:
         offset = epoch * len(self.data.encodings)
         return [rows + offset for rows in self.data.of_epoch(epoch)]
 
+    def advance(self, progress: float) -> None:
+        """As `Program.advance`: nothing changes on the way."""
+
     def size(self, rows: np.ndarray) -> float:
         """As `Program.size`."""
         return self.data.tokens(self._windows(rows))

@@ -20,7 +20,7 @@ from potstill.models.forward import forward_inputs
 from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates
 from potstill.recipes.guidance import Guide
-from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, needs_projection, tapped, values_of
+from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, needs_projection, tapped, values_of, weights_of
 from potstill.training.program import LossTerm, TermValue
 
 __all__ = ["Distilling", "check_widths", "projections_for"]
@@ -62,8 +62,8 @@ class Distilling:
         batches: Batches,
     ) -> None:
         self.modules: dict[str, nn.Module] = {"student": student, "projections": projections}
-        self.student, self.guide, self.terms, self.projections = student, guide, tuple(terms), projections
-        self.weights = {term.name: term.weight for term in terms}
+        self.student, self.guide, self.declared, self.projections = student, guide, tuple(terms), projections
+        self.advance(0.0)
         self.data = batches
         if guide.windows != len(batches.encodings):
             raise ModelError(f"a teacher's side of {guide.windows} windows for {len(batches.encodings)} windows")
@@ -82,6 +82,11 @@ class Distilling:
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
         """As `Program.batches`."""
         return self.data.of_epoch(epoch)
+
+    def advance(self, progress: float) -> None:
+        """As `Program.advance`: weights and temperatures that are ramps."""
+        self.terms = tuple(term.at(progress) for term in self.declared)
+        self.weights = weights_of(self.terms)
 
     def size(self, rows: np.ndarray) -> float:
         """As `Program.size`."""
@@ -115,7 +120,7 @@ class Distilling:
 
     def state(self) -> dict[str, Any]:
         """As `Program.state`."""
-        own = {"program": "distilling", "data": self.data.digest(), "terms": facts_of(self.terms)}
+        own = {"program": "distilling", "data": self.data.digest(), "terms": facts_of(self.declared)}
         return {**own, **self.guide.state()}
 
     def close(self) -> None:

@@ -29,6 +29,9 @@ class FineTuning:
         """As `Program.batches`."""
         return self.data.of_epoch(epoch)
 
+    def advance(self, progress: float) -> None:
+        """As `Program.advance`: nothing changes on the way."""
+
     def size(self, rows: np.ndarray) -> float:
         """As `Program.size`."""
         return self.data.tokens(rows)

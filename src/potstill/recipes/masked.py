@@ -17,7 +17,7 @@ from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates
 from potstill.pretraining import MaskedLM
 from potstill.recipes.distilling import check_widths
-from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, tapped, values_of
+from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, tapped, values_of, weights_of
 from potstill.storage import digest_array
 from potstill.training.program import LossTerm, TermValue
 
@@ -54,13 +54,18 @@ class MaskedDistilling(MaskedLM):
     ) -> None:
         super().__init__(student, batches, rule, vocabulary)
         self.modules = {"student": student, "projections": projections}
-        self.teacher, self.terms, self.projections, self.teacher_ids = teacher, tuple(terms), projections, teacher_ids
-        self.weights = {term.name: term.weight for term in terms}
+        self.teacher, self.declared, self.projections, self.teacher_ids = teacher, tuple(terms), projections, teacher_ids
+        self.advance(0.0)
         self.taps: tuple[LayerStates, LayerStates] | None = None
         if any(term.layers for term in terms):
             assert teacher is not None
             check_widths(student, int(teacher.config.hidden_size), self.terms, projections)
             self.taps = tapped(student, self.terms, side=0), tapped(teacher, self.terms, side=1)
+
+    def advance(self, progress: float) -> None:
+        """As `Program.advance`: weights and temperatures that are ramps."""
+        self.terms = tuple(term.at(progress) for term in self.declared)
+        self.weights = weights_of(self.terms)
 
     def counts(self, rows: np.ndarray) -> dict[str, float]:
         """As `Program.counts`."""
@@ -101,7 +106,7 @@ class MaskedDistilling(MaskedLM):
     def state(self) -> dict[str, Any]:
         """As `Program.state`."""
         ids = None if self.teacher_ids is None else digest_array(self.teacher_ids)
-        return {**super().state(), "program": "masked-distilling", "terms": facts_of(self.terms), "teacher_ids": ids}
+        return {**super().state(), "program": "masked-distilling", "terms": facts_of(self.declared), "teacher_ids": ids}
 
     def close(self) -> None:
         """Take the hooks off the models."""

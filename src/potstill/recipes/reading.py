@@ -13,9 +13,9 @@ from potstill import losses
 from potstill.models.tap import LayerStates, Want, tap
 from potstill.recipes.terms import Term
 from potstill.storage import digest
-from potstill.training.program import LossTerm, TermValue
+from potstill.training.program import LossTerm, TermValue, value_at
 
-__all__ = ["Outputs", "Sizes", "count_of", "facts_of", "needs_projection", "tapped", "values_of", "wanted_states"]
+__all__ = ["Outputs", "Sizes", "count_of", "facts_of", "needs_projection", "tapped", "values_of", "wanted_states", "weights_of"]
 
 _STATES: Mapping[str, tuple[Want, ...]] = {
     "hidden": ("hidden",),
@@ -139,9 +139,14 @@ def values_of(terms: Sequence[LossTerm], outputs: Outputs) -> dict[str, TermValu
     return values
 
 
+def weights_of(terms: Sequence[LossTerm]) -> dict[str, float]:
+    """Term name → weight, of terms as they are at one time of a training."""
+    return {term.name: value_at(term.weight, 0.0) for term in terms}
+
+
 def facts_of(terms: Sequence[LossTerm]) -> str:
     """SHA-256 of what the terms are: a checkpoint must agree with it."""
-    return digest([[t.name, t.fn.__name__, t.reads, list(t.layers), t.weight, t.temperature] for t in terms])
+    return digest([[t.name, t.fn.__name__, t.reads, list(t.layers), str(t.weight), str(t.temperature)] for t in terms])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from potstill.errors import ModelError, SettingsError
 from potstill.recipes.terms import Places, Term
-from potstill.training.program import LossTerm
+from potstill.training.program import LossTerm, Value
 
 __all__ = [
     "LayerChoice",
@@ -149,7 +149,7 @@ def build_terms(
     student: int,
     teacher: int,
     mapping: LayerMapping,
-    temperature: float | None = None,
+    temperature: Value | None = None,
     layers: Sequence[int] | None = None,
 ) -> tuple[LossTerm, ...]:
     """The phase's terms for models of `student` and `teacher` layers; terms of weight 0 are left out.
@@ -192,7 +192,7 @@ def build_terms(
 def with_overrides(
     recipe: Recipe,
     *,
-    weights: Mapping[str, float | None],
+    weights: Mapping[str, Value | None],
     epochs: int | None,
     batch_size: int | None,
     learning_rate: float | None,

@@ -26,6 +26,8 @@ from potstill.losses import (
     word_kl,
 )
 
+from potstill.training.program import Value
+
 __all__ = [
     "ATTENTION",
     "CLS",
@@ -74,8 +76,8 @@ class Term:
     fn: Callable[..., tuple[Tensor, float]]
     reads: Reads = "hidden"
     places: Places = "none"
-    weight: float = 1.0
-    temperature: float = 1.0
+    weight: Value = 1.0
+    temperature: Value = 1.0
 
 
 EMBEDDING = Term("embedding", hidden_mse, places="embedding")

@@ -25,6 +25,7 @@ from potstill.report.wording import (
     model_name,
     score,
     score_range,
+    setting,
     size,
     times,
 )
@@ -248,7 +249,7 @@ def _making(report: Report, student: Student) -> Iterator[str]:
     if report.recipe and report.recipe.stages:
         rows = []
         for stage in report.recipe.stages:
-            terms = ", ".join(f"{_md(term.name)} × {term.weight:g}" for term in stage.terms) or "–"
+            terms = ", ".join(f"{_md(term.name)} × {setting(term.weight)}" for term in stage.terms) or "–"
             numbers = (stage.steps, stage.batch_size, stage.learning_rate)
             rows.append([_md(stage.name), *(f"{number:g}" if number is not None else "–" for number in numbers), terms])
         yield _table(["stage", "steps", "batch", "learning rate", "loss terms"], rows, words=(0, 4))

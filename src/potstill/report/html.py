@@ -79,7 +79,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    words = ("count", "size", "times", "share", "duration", "milliseconds", "score")
+    words = ("count", "size", "times", "share", "duration", "milliseconds", "score", "setting")
     environment.filters |= {name: _unbroken(getattr(wording, name)) for name in words}
     environment.filters |= {"metric": wording.metric_name, "unbroken": lambda text: str(text).replace(" ", "\u00a0")}
     environment.globals |= {

@@ -263,11 +263,11 @@ class Errors(_Part):
 
 
 class Term(_Part):
-    """One loss term of a stage."""
+    """One loss term of a stage; two numbers stand for the first step and the last."""
 
     name: str
-    weight: float
-    temperature: float | None = None
+    weight: float | tuple[float, float]
+    temperature: float | tuple[float, float] | None = None
 
 
 class RecipeStage(_Part):

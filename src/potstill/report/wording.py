@@ -21,6 +21,7 @@ __all__ = [
     "model_name",
     "score",
     "score_range",
+    "setting",
     "share",
     "share_range",
     "shortened",
@@ -158,3 +159,8 @@ def clean(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [clean(item) for item in value]
     return value
+
+
+def setting(value: float | tuple[float, float]) -> str:
+    """A weight or a temperature; one that moves in a training as its first and its last value."""
+    return f"{value:g}" if isinstance(value, int | float) else " → ".join(f"{end:g}" for end in value)

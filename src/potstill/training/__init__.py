@@ -3,6 +3,17 @@
 from potstill.training.loop import Schedule, TrainingResult, train
 from potstill.training.optimiser import AdamW
 from potstill.training.processes import Processes
-from potstill.training.program import LossTerm, Program, TermValue
+from potstill.training.program import LossTerm, Program, Ramp, TermValue, Value
 
-__all__ = ["AdamW", "LossTerm", "Processes", "Program", "Schedule", "TermValue", "TrainingResult", "train"]
+__all__ = [
+    "AdamW",
+    "LossTerm",
+    "Processes",
+    "Program",
+    "Ramp",
+    "Schedule",
+    "TermValue",
+    "TrainingResult",
+    "Value",
+    "train",
+]

@@ -166,6 +166,7 @@ class _Training:
 
     def update(self, micro_batches: list[np.ndarray], seed: tuple[object, ...]) -> None:
         """One optimiser step: the loss is Σ weight · Σ sum / Σ count over all its micro-batches, whoever runs them."""
+        self.program.advance(self.step / max(1, self.schedule.total - 1))
         seeds = [counter_seed(*seed, self.step, number) for number in range(len(micro_batches))]
         found = collect_gradients(self.program, self.optimiser, micro_batches, seeds, self.processes)
         for terms, rows in zip(found, micro_batches, strict=True):

@@ -4,13 +4,40 @@ Fine-tuning, distilling and masked-LM training are programs. A program knows no 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor, nn
 
-__all__ = ["LossTerm", "Program", "TermValue"]
+__all__ = ["LossTerm", "Program", "Ramp", "TermValue", "Value", "value_at"]
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A value that moves in equal steps over a training.
+
+    Attributes:
+        start: At the first update.
+        end: At the last.
+    """
+
+    start: float
+    end: float
+
+    def __str__(self) -> str:
+        return f"{self.start:g} → {self.end:g}"
+
+
+Value = float | Ramp
+"""A weight or a temperature: one number all along, or a ramp."""
+
+
+def value_at(value: Value, progress: float) -> float:
+    """The value when `progress` (0 to 1) of a training's updates are made."""
+    if isinstance(value, Ramp):
+        return value.start + (value.end - value.start) * progress
+    return value
 
 
 @dataclass(frozen=True)
@@ -22,17 +49,22 @@ class LossTerm:
         fn: A function of `potstill.losses`, → (sum, count).
         layers: Pairs (student layer, teacher layer), 0 being the embedding output; empty for losses on logits. The
             term is the *sum* over the pairs, each averaged by its own count.
-        weight: What multiplies the term.
-        temperature: For soft targets; 1.0 elsewhere.
+        weight: What multiplies the term; over a training where it is a ramp.
+        temperature: For soft targets; 1.0 elsewhere. The same.
         reads: What it is applied to; programs know what that means.
     """
 
     name: str
     fn: Callable[..., tuple[Tensor, float]]
     layers: tuple[tuple[int, int], ...] = ()
-    weight: float = 1.0
-    temperature: float = 1.0
+    weight: Value = 1.0
+    temperature: Value = 1.0
     reads: str = ""
+
+    def at(self, progress: float) -> "LossTerm":
+        """The term as it is when `progress` (0 to 1) of the updates are made."""
+        weight, temperature = value_at(self.weight, progress), value_at(self.temperature, progress)
+        return replace(self, weight=weight, temperature=temperature)
 
 
 @dataclass(frozen=True)
@@ -52,7 +84,10 @@ class Program(Protocol):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """Term name → weight."""
+        """Term name → weight, at present."""
+
+    def advance(self, progress: float) -> None:
+        """Told before each update what share of the updates is behind it, 0 at the first to 1 at the last."""
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
         """The micro-batches of an epoch in their order, arrays of row numbers; depends on nothing but `epoch`."""
