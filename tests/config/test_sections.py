@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from potstill.config import DataSettings, ExportSettings, Settings, StudentSettings, WeightSettings
+from potstill.config import DataSettings, DistillSettings, ExportSettings, Settings, StudentSettings, WeightSettings
 from potstill.config.fields import allowed_values, field_at
 from potstill.data.rows import FORMATS
 from potstill.errors import SettingsError
@@ -96,7 +96,20 @@ def test_a_misspelt_start_is_not_taken_for_a_model():
 def test_weights_must_leave_a_term():
     with pytest.raises(SettingsError, match="every weight"):
         WeightSettings(**dict.fromkeys(WeightSettings.model_fields, 0))
+    with pytest.raises(SettingsError, match="every weight"):
+        WeightSettings(**{name: [0, 0] for name in WeightSettings.model_fields})
     assert WeightSettings(embedding=0).hidden is None
+
+
+def test_weights_and_temperature_may_move():
+    assert WeightSettings(hidden=[1, 0.5]).hidden == (1, 0.5)
+    assert DistillSettings(temperature=[4, 1]).temperature == (4, 1)
+    for wrong in ([1], [1, 2, 3], [-1, 0], "1"):
+        with pytest.raises(ValueError, match="hidden"):
+            WeightSettings(hidden=wrong)
+    for wrong in ([4, 0], 0, [4]):
+        with pytest.raises(ValueError, match="temperature"):
+            DistillSettings(temperature=wrong)
 
 
 def test_an_export_twice():

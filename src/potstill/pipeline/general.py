@@ -141,9 +141,7 @@ def _packed(context: Context, job: Job, folder: Path) -> Encodings:
     kept = evaluation_keys(*(read_split(context.done["data"], name) for name in ("dev", "test")))
     texts = texts_without(plain_texts(job.texts, context.report), kept)
     made.mkdir(exist_ok=True)
-    packed = pack_texts(
-        texts, TextEncoder.from_folder(folder, max_length=length), made, max_tokens=settings.max_tokens
-    )
+    packed = pack_texts(texts, TextEncoder.from_folder(folder, max_length=length), made, max_tokens=settings.max_tokens)
     if len(packed) == 0:
         raise DataError("general.texts hold no text once those of dev and test are out", expected="plain text")
     return packed

@@ -54,7 +54,12 @@ class MaskedDistilling(MaskedLM):
     ) -> None:
         super().__init__(student, batches, rule, vocabulary)
         self.modules = {"student": student, "projections": projections}
-        self.teacher, self.declared, self.projections, self.teacher_ids = teacher, tuple(terms), projections, teacher_ids
+        self.teacher, self.declared, self.projections, self.teacher_ids = (
+            teacher,
+            tuple(terms),
+            projections,
+            teacher_ids,
+        )
         self.advance(0.0)
         self.taps: tuple[LayerStates, LayerStates] | None = None
         if any(term.layers for term in terms):

@@ -15,7 +15,17 @@ from potstill.recipes.terms import Term
 from potstill.storage import digest
 from potstill.training.program import LossTerm, TermValue, value_at
 
-__all__ = ["Outputs", "Sizes", "count_of", "facts_of", "needs_projection", "tapped", "values_of", "wanted_states", "weights_of"]
+__all__ = [
+    "Outputs",
+    "Sizes",
+    "count_of",
+    "facts_of",
+    "needs_projection",
+    "tapped",
+    "values_of",
+    "wanted_states",
+    "weights_of",
+]
 
 _STATES: Mapping[str, tuple[Want, ...]] = {
     "hidden": ("hidden",),

@@ -25,7 +25,6 @@ from potstill.losses import (
     word_cross_entropy,
     word_kl,
 )
-
 from potstill.training.program import Value
 
 __all__ = [
