@@ -85,6 +85,18 @@ def test_every_flag_is_its_key(run, fake):
     assert (read.run.name, read.teacher.epochs) == ("p", 9)
 
 
+def test_scores_stand_in_the_place_of_a_teacher(run, fake):
+    ran = run("distill", "--teacher-scores", "llm.csv", "--train", "texts.csv")
+    assert ran.code == 0, ran.err
+    assert (fake.settings.teacher.source, fake.settings.teacher.scores) == (None, "llm.csv")
+    both = run("distill", "--teacher", "a", "--teacher-scores", "llm.csv", "--train", "texts.csv")
+    assert both.code == 2
+    assert "one of them" in both.err
+    neither = run("distill", "--train", "texts.csv")
+    assert neither.code == 2
+    assert "teacher.source is not set" in neither.err
+
+
 def test_flags_go_before_the_file_and_set_before_flags(run, fake, tmp_path):
     (tmp_path / "sst2.toml").write_text('[data]\ntrain = "a"\n[teacher]\nsource = "t"\n[run]\nseed = 1\n')
     assert run("distill", "sst2.toml").code == 0

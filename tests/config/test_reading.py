@@ -89,7 +89,7 @@ def test_an_unknown_key_names_the_nearest(key, nearest):
 
 
 def test_an_unknown_key_that_is_near_nothing_gets_the_list():
-    assert "expected one of source, more" in str(refusal("teacher.qqqqqqqq=1"))
+    assert "expected one of source, scores, scores_form, more" in str(refusal("teacher.qqqqqqqq=1"))
 
 
 def test_an_unknown_key_comes_before_what_is_wrong_because_of_it():

@@ -25,6 +25,10 @@ def distill(  # one parameter is one flag
     teacher: Annotated[
         list[str] | None, typer.Option(metavar="SOURCE", help=f"The teacher, or several by several flags: {_SOURCE}.")
     ] = None,
+    teacher_scores: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help="In its place, a file of answers; it may be the train file."),
+    ] = None,
     train: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to learn from.")] = None,
     dev: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to choose by.")] = None,
     test: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to judge by.")] = None,
@@ -56,6 +60,7 @@ def distill(  # one parameter is one flag
       potstill distill sst2.toml
       potstill distill --teacher bert-base-uncased --train train.tsv --dev dev.tsv \\
           --text sentence --label label --student 4x312 --out runs/sst2
+      potstill distill --teacher-scores llm.csv --train texts.csv --student 4x192
       potstill distill sst2.toml --set teacher.epochs=2 --set distill.mode=paper --dry-run
     """
     from potstill.config import load_settings
@@ -63,6 +68,7 @@ def distill(  # one parameter is one flag
     flags: dict[str, str | list[str] | int | float | None] = {
         "teacher.source": teacher[0] if teacher else None,
         "teacher.more": teacher[1:] if teacher and len(teacher) > 1 else None,
+        "teacher.scores": teacher_scores,
         "data.train": train,
         "data.dev": dev,
         "data.test": test,

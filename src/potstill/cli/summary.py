@@ -22,25 +22,46 @@ def summary_lines(report: Mapping[str, Any]) -> list[str]:
     """
     metric = report["task"]["primary_metric"].replace("_", " ")
     lines = [report["conclusion"], ""]
-    for role in ("teacher", "student"):
+    scores = report["teacher"].get("scores")
+    if scores is not None:
+        lines += _scores_lines(report, metric)
+        metric = metric if scores["gold"].get(report["judged_on"]) else "agreement"
+    for role in ("teacher", "student") if scores is None else ("student",):
         model = report[role]
         lines.append(
             f"{role:<8} {model['shape']:<16} {model['parameters'] / 1e6:7.2f} M parameters  {metric}"
             f" {_percent(model['score'])}  ({report['judged_on']}, n = {model['score']['n']:,})"
         )
     if (teachers := report.get("teachers")) is not None:
-        scores = ", ".join(_percent(model["score"]) for model in teachers["more"])
-        lines.insert(3, f"further teachers {scores}; all together {_percent(teachers['together']['score'])}")
-    lines.append(f"kept     {_percent(report['retention'])} of the teacher's {metric}")
+        more = ", ".join(_percent(model["score"]) for model in teachers["more"])
+        lines.insert(3, f"further teachers {more}; all together {_percent(teachers['together']['score'])}")
+    if report.get("retention") is not None:
+        lines.append(f"kept     {_percent(report['retention'])} of the teacher's {metric}")
     best = report.get("best_export")
     for export in report["exports"]:
         if best and (export["format"], export["precision"]) == (best["format"], best["precision"]):
-            times = ", ".join(f"{speed:.1f} times at batch {batch}" for batch, speed in export["speedup"].items())
-            lines.append(
-                f"fastest  {export['format']} {export['precision']}: {times} faster than the teacher in torch float32"
-            )
+            name = f"fastest  {export['format']} {export['precision']}"
+            if export.get("speedup"):
+                times = ", ".join(f"{speed:.1f} times at batch {batch}" for batch, speed in export["speedup"].items())
+                lines.append(f"{name}: {times} faster than the teacher in torch float32")
+            else:
+                times = ", ".join(f"{t['p50']:.2f} ms at batch {batch}" for batch, t in export["latency_ms"].items())
+                lines.append(f"{name}: {times}")
     lines += [f"refused  {e['format']} {e['precision']}: {e['reason']}" for e in report["exports"] if not e["accepted"]]
     return [*lines, f"time     {duration(report['seconds']['total'])}", ""]
+
+
+def _scores_lines(report: Mapping[str, Any], metric: str) -> list[str]:
+    teacher = report["teacher"]
+    scores, own, judged = teacher["scores"], teacher.get("score"), report["judged_on"]
+    line = f"teacher  {scores['rows']:,} rows of {scores['form']}"
+    if own is not None:
+        line += f"  {metric} {_percent(own)}  ({judged}, n = {own['n']:,})"
+    elif not scores["gold"].get(judged):
+        line += f"  ({judged} has no gold labels: the student is judged against these answers)"
+    else:
+        line += f"  ({scores['covered'].get(judged, 0):,} rows of {judged} have a score)"
+    return [line, *(f"note     {note}" for note in (report.get("recipe") or {}).get("notes", []))]
 
 
 def _percent(value: Mapping[str, float]) -> str:

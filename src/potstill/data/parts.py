@@ -14,9 +14,10 @@ from potstill.data.tables import Table
 from potstill.data.words import is_blank, text_key
 from potstill.errors import DataError
 
-__all__ = ["Columns", "Part", "read_part", "text_digest"]
+__all__ = ["FIRST_ID", "Columns", "Part", "read_part", "text_digest"]
 
-_FIRST_ID = {"train": 0, "dev": 1 << 40, "test": 2 << 40, "unlabelled": 3 << 40}
+FIRST_ID = {"train": 0, "dev": 1 << 40, "test": 2 << 40, "unlabelled": 3 << 40}
+"""Id of the first row of each role's table; the others count on from there."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Columns:
     text: str
     pair: str | None = None
     label: str = "label"
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of texts: one, or two."""
+        return (self.text,) if self.pair is None else (self.text, self.pair)
 
 
 @dataclass
@@ -106,7 +112,7 @@ def read_part(table: Table, role: str, columns: Columns, rule: LabelRule, budget
     _check_budget(bad, len(texts) + len(table.bad), role, budget)
     part = Part(
         role,
-        np.array(kept, dtype=np.int64) + _FIRST_ID[role],
+        np.array(kept, dtype=np.int64) + FIRST_ID[role],
         [texts[row] or "" for row in kept],
         None if pairs is None else [pairs[row] or "" for row in kept],
         None if cells is None else names,

@@ -33,6 +33,7 @@ from potstill.pipeline.inputs import model_facts
 from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.prepare import source_rows
 from potstill.pipeline.results import read_split, task_facts
+from potstill.pipeline.scores_report import scores_block, start_in_words
 from potstill.pipeline.vocabulary import vocabulary_facts
 from potstill.storage import read_json
 from potstill.tasks import Classification
@@ -80,8 +81,11 @@ class _Scores:
         return self.splits[self.judged].labels
 
     def metrics(self, predictions: np.ndarray, split: str) -> dict[str, Any]:
-        task, gold = Classification(self.labels), self.splits[split].labels
-        found = task.metrics(gold, predictions, resamples=self.resamples, seed=self.seed)
+        return self.measured(self.splits[split].labels, predictions)
+
+    def measured(self, gold: np.ndarray, predictions: np.ndarray) -> dict[str, Any]:
+        """Each metric of predictions against labels, as the report holds it."""
+        found = Classification(self.labels).metrics(gold, predictions, resamples=self.resamples, seed=self.seed)
         return {name: metric.as_dict() for name, metric in found.items()}
 
     def block(self, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -127,7 +131,8 @@ def _origin(job: Job, role: str) -> dict[str, Any]:
 def _base(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], threads: int) -> dict[str, Any]:
     facts = task_facts(done["data"])
     settings = job.settings.model_dump(mode="json")
-    teachers = [{**model_facts(source), "role": "teacher"} for source in job.teachers]
+    role = "teacher" if job.scores is None else "start"
+    teachers = [{**model_facts(source), "role": role} for source in job.teachers]
     data = {**facts["facts"], "augmented": 0, "truncated": {}, "windowed": {}}
     # From the job, not from the data stage: plain texts are no input of that stage, and may have changed since.
     data["sources"] = [*source_rows(job), *teachers]
@@ -183,23 +188,27 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     predicted = {role: _predictions(logits, role) for role in dict.fromkeys(name.split("/")[0] for name in logits)}
     report = _base(job, done, seconds, threads)
     report["data"] |= read_json(done["score"] / "counts.json")
-    for role in ("teacher", "student"):
+    if job.scores is not None:
+        report["teacher"], answers = scores_block(job.scores, done["data"], scores)
+        logits |= {f"teacher/{split}": array for split, array in answers.items()}
+        predicted = {**predicted, "teacher": _predictions(logits, "teacher")} if answers else predicted
+    for role in ("teacher", "student") if job.scores is None else ("student",):
         folder = done[role] / "model"
         report[role] = {**_model_block(folder), **_origin(job, role), **scores.block(predicted[role])}
-    report["student"] |= {"start": _start(job), "vocabulary": vocabulary_facts(done)}
+    report["student"] |= {"start": start_in_words(job), "vocabulary": vocabulary_facts(done)}
     if job.more:
         report["teachers"] = _teachers(job, done, scores, logits)
-    report |= _compared(scores, predicted)
-    report["size_ratio"] = report["teacher"]["parameters"] / report["student"]["parameters"]
+    compared = scores.judged in predicted.get("teacher", {})
+    if compared:
+        report |= _compared(scores, predicted)
+    if job.scores is None:
+        report["size_ratio"] = report["teacher"]["parameters"] / report["student"]["parameters"]
     report["baselines"] = _baselines(job, done, scores, predicted)
     report |= _exports(job, done, scores, report["student"]["dev"]["accuracy"]["value"])
     report |= _curves(job, done)
-    report |= _disagreements(scores, logits)
+    if compared:
+        report |= _disagreements(scores, logits)
     return report
-
-
-def _start(job: Job) -> str:
-    return f"shrunk from {job.start.name}" if job.start is not None and job.side.cut else job.way
 
 
 def _teachers(job: Job, done: Mapping[str, Path], scores: _Scores, logits: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -250,7 +259,9 @@ def _baselines(
         found["small_pretrained"] = {
             **scores.block(predicted["small_pretrained"]),
             "parameters": parameter_counts(folder).total,
-            "description": "fine-tuned on the labels, without a teacher",
+            "description": "fine-tuned on the labels, without a teacher"
+            if job.labelled
+            else "fine-tuned on the teacher's answers as labels",
             "source": job.baseline.name,
         }
     if any(name.startswith("tfidf/") for name in simple):
@@ -258,7 +269,7 @@ def _baselines(
         found["tfidf_logistic"] = {
             **scores.block(_by_split(simple, "tfidf")),
             "parameters": facts["parameters"],
-            "description": facts["description"],
+            "description": facts["description"] + ("" if job.labelled else ", fitted to the teacher's answers"),
         }
     found["majority"] = {"score": scores.block(_by_split(simple, "majority"))["score"]}
     return found
@@ -272,9 +283,11 @@ def _exports(job: Job, done: Mapping[str, Path], scores: _Scores, base: float) -
     exports = []
     for row in rows:
         name = f"{row['format']}-{row['precision']}"
-        shares = speedup_shares(
-            on_dev, reference="teacher/torch-float32", teacher=f"teacher/{name}", student=f"student/{name}"
-        )
+        shares = {}
+        if job.scores is None:
+            shares = speedup_shares(
+                on_dev, reference="teacher/torch-float32", teacher=f"teacher/{name}", student=f"student/{name}"
+            )
         predictions = _predictions(arrays, name)
         on_dev_score = scores.metrics(predictions["dev"], "dev")["accuracy"]
         accepted, reason = judge(on_dev_score["value"], base, tolerance=job.settings.export.tolerance)
@@ -295,7 +308,8 @@ def _exports(job: Job, done: Mapping[str, Path], scores: _Scores, base: float) -
         )
     passed = [export for export in exports if export["accepted"]]
     # The one whose smaller speed-up, of one text or of 32 at a time, is largest: fast in both kinds of use.
-    best = max(passed, key=lambda export: min(export["speedup"].values()), default=None)
+    whole = on_dev["student/torch-float32" if job.scores else "teacher/torch-float32"]
+    best = max(passed, key=lambda e: min(whole[b]["p50"] / t["p50"] for b, t in e["latency_ms"].items()), default=None)
     prefix = "teacher/"
     return {
         "exports": exports,

@@ -29,7 +29,7 @@ from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.budget import LONGEST, Budget
 from potstill.pipeline.guides import guide_of, texts_name
 from potstill.pipeline.job import Job
-from potstill.pipeline.results import labels_of, length_of, model_of, read_split, split_of
+from potstill.pipeline.results import labels_of, length_of, model_of, read_split, split_of, training_scores
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import (
     choose_length,
@@ -42,6 +42,7 @@ from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import pruned, teacher_ids
 from potstill.recipes import Phase, build_terms, layer_pairs
 from potstill.recipes.distilling import Distilling, projections_for
+from potstill.recipes.guidance import Guide, LogitsGuide
 from potstill.storage import atomic_folder, read_manifest, write_json
 from potstill.training import LossTerm, Schedule
 
@@ -192,7 +193,7 @@ def _run_phase(
     *,
     stage: str,
     student: PreTrainedModel,
-    teacher: PreTrainedModel,
+    teacher: PreTrainedModel | None,
     above: str,
     projections: nn.ModuleDict,
     encoder: TextEncoder,
@@ -200,7 +201,7 @@ def _run_phase(
     portion: float,
 ) -> dict[str, Any]:
     settings = job.settings
-    layers = [Shape.of(model.config).layers for model in (student, teacher)]
+    layers = [Shape.of(model.config).layers for model in (student, teacher or student)]
     terms = build_terms(
         phase,
         student=layers[0],
@@ -213,18 +214,21 @@ def _run_phase(
     joined = stage == "student" and job.side.joined
     encodings, labels, ids = encode_examples(encoder, texts, with_spans=joined or bool(job.more))
     dev = split_of(context, "dev")
-    guide = guide_of(
-        context,
-        job,
-        teacher,
-        terms,
-        encodings,
-        texts,
-        above=above if joined else None,
-        logits=logits if phase.augmented else None,
-        teacher_ids=None if joined else teacher_ids(context, student),
-        augmented=phase.augmented,
-    )
+    if teacher is None:
+        guide: Guide = LogitsGuide(training_scores(context)[encodings.example])
+    else:
+        guide = guide_of(
+            context,
+            job,
+            teacher,
+            terms,
+            encodings,
+            texts,
+            above=above if joined else None,
+            logits=logits if phase.augmented else None,
+            teacher_ids=None if joined else teacher_ids(context, student),
+            augmented=phase.augmented,
+        )
     batches = Batches(encodings, labels, ids, phase.batch_size, settings.run.seed)
     program = Distilling(student, guide, terms, projections, batches)
     try:
@@ -246,7 +250,7 @@ def _run_phase(
             evaluate=dev_accuracy(student, encoder.encode(dev.texts, dev.pairs), dev.labels),
             weight_decay=job.recipe.weight_decay,
             clip=job.recipe.clip,
-            followers=HARD_COST if stage == "student" and settings.evaluate.hard_labels else 0.0,
+            followers=HARD_COST if stage == "student" and settings.evaluate.hard_labels and job.labelled else 0.0,
             stretch=LONGEST,
             portion=portion,
         )
@@ -283,13 +287,14 @@ def distilling_projections(
 def student_stage(
     context: Context, job: Job, budget: Budget, *, stage: str, start: str, above: str, phases: Sequence[Phase]
 ) -> None:
-    """Distil: run the phases in order from the start, under the model above."""
-    precision = job.settings.distill.precision
+    """Distil: run the phases in order from the start, under the model above, or the scores that take its place."""
     student = model_of(context, context.done[start])
-    teacher = held(model_of(context, context.done[above]), precision)
-    teacher.requires_grad_(requires_grad=False)
+    teacher, projections = None, nn.ModuleDict()
+    if job.scores is None:
+        teacher = held(model_of(context, context.done[above]), job.settings.distill.precision)
+        teacher.requires_grad_(requires_grad=False)
+        projections = distilling_projections(job, phases, student, teacher, context.done[start])
     encoder = task_encoder(job, context.done[start] / "model", length_of(context, start))
-    projections = distilling_projections(job, phases, student, teacher, context.done[start])
     logits = None
     if "teacher-logits" in context.done:
         logits = load_arrays(context.done["teacher-logits"] / "logits.safetensors")["logits"]

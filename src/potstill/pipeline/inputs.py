@@ -2,19 +2,33 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from transformers import PretrainedConfig
 
 from potstill.config import RunSettings
+from potstill.data.columns import require_columns
 from potstill.data.encoding import TextEncoder
+from potstill.data.parts import Columns
 from potstill.data.sources import Source
-from potstill.data.tables import read_texts
+from potstill.data.tables import Table, read_table, read_texts
 from potstill.errors import DataError, ModelError
 from potstill.models.loading import check_encoder, longest_input, read_config
 from potstill.progress import Reporter
 
-__all__ = ["check_texts", "checked_model", "model_facts", "plain_texts", "threads", "weight_bytes"]
+__all__ = [
+    "check_texts",
+    "checked_model",
+    "concat_tables",
+    "model_facts",
+    "plain_texts",
+    "threads",
+    "unlabelled_table",
+    "weight_bytes",
+]
 
 
 def threads(run: RunSettings) -> int:
@@ -28,6 +42,36 @@ def plain_texts(sources: Sequence[Source], report: Reporter) -> Iterator[str]:
     """The texts of plain sources, one by one, each source read as it declares."""
     for source in sources:
         yield from read_texts(source.paths, format=source.format, column=source.columns.get("text"), report=report)
+
+
+def unlabelled_table(sources: Sequence[Source], columns: Columns, *, header: bool, report: Reporter) -> Table:
+    """Unlabelled texts of all sources, each read as it declares, under the training data's column names.
+
+    Of a file without the text's column, the column that its source declares is taken, or the only one there is.
+    """
+    text, pair = columns.text, columns.pair
+    read: list[Table] = []
+    for source in sources:
+        table = read_table(source.paths, format=source.format, header=header, report=report)
+        named = source.columns.get("text", table.columns[0] if len(table.columns) == 1 else text)
+        own = text if text in table.columns or pair is not None else named
+        wanted = [own] if pair is None else [own, pair]
+        require_columns(wanted, table.columns, source.name)
+        rows = table.rows.select(wanted).rename_columns([text, *wanted[1:]])
+        read.append(replace(table, rows=rows))
+    return concat_tables(read)
+
+
+def concat_tables(tables: Sequence[Table]) -> Table:
+    """Tables of the same columns, one after the other."""
+    offsets = np.cumsum([0, *(len(table.sources) for table in tables[:-1])])
+    return Table(
+        pa.concat_tables([table.rows for table in tables]),
+        np.concatenate([table.row_numbers for table in tables]),
+        np.concatenate([table.file_numbers + offset for table, offset in zip(tables, offsets, strict=True)]),
+        tuple(row for table in tables for row in table.bad),
+        tuple(name for table in tables for name in table.sources),
+    )
 
 
 def checked_model(source: Source) -> PretrainedConfig:

@@ -22,9 +22,12 @@ from potstill.models.loading import longest_input
 from potstill.models.masked_lm import has_masked_lm_head
 from potstill.models.student import Shape
 from potstill.models.teacher import has_classifier
+from potstill.pipeline.findings import ScoresFile
 from potstill.pipeline.inputs import check_texts, checked_model
+from potstill.pipeline.scored import read_scored
 from potstill.pipeline.sides import StudentSide, learnable, student_side
 from potstill.pipeline.training import Conditions
+from potstill.pipeline.under_scores import adapted, base_of, method_under_scores
 from potstill.progress import Reporter
 from potstill.recipes import RECIPES, Recipe, chosen_layers, with_overrides
 from potstill.recipes.reading import needs_projection
@@ -45,7 +48,7 @@ class Job:
         settings: As resolved.
         data: Role (train, dev, test) → source; absent roles are cut from train or do not exist.
         unlabelled, texts: Sources of unlabelled rows and of plain text.
-        teacher, baseline: Sources of models.
+        teacher, baseline: Sources of models. Where scores teach, `teacher` is the model that the student is made from.
         more: Further teachers, whose answers are averaged with the first's.
         config: The teacher's.
         columns: Where text, pair and label stand.
@@ -53,6 +56,7 @@ class Job:
         assistants: Shapes between teacher and student, largest first.
         recipe: With the settings' overrides, and without what the two sides cannot compare.
         notes: What the plan and the report say of that.
+        scores: The file of scores that teaches; None where a model does.
     """
 
     settings: Settings
@@ -68,6 +72,7 @@ class Job:
     assistants: tuple[Shape, ...]
     recipe: Recipe
     notes: tuple[str, ...]
+    scores: ScoresFile | None = None
 
     @property
     def teachers(self) -> tuple[Source, ...]:
@@ -92,7 +97,12 @@ class Job:
     @property
     def way(self) -> str:
         """How the student starts: shrunk, layers, random, or `model`."""
-        return "model" if self.start is not None else self.settings.student.start or self.recipe.start
+        return _way(self.settings, self.start, self.recipe)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether train has gold labels."""
+        return self.scores is None or self.scores.findings.gold["train"]
 
     @property
     def layers(self) -> tuple[int, ...] | None:
@@ -145,7 +155,10 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
             data[role] = resolve_data(name, split="test" if role == "test" else "train", report=report)
     _check_roles(data)
     columns = _columns(settings, data["train"])
-    teacher = resolve_model(settings.teacher.source, report=report)
+    unlabelled = tuple(resolve_data(name, report=report) for name in settings.data.unlabelled)
+    if settings.teacher.scores is not None:
+        settings = adapted(settings)
+    teacher = resolve_model(settings.teacher.source or base_of(settings, STARTS), report=report)
     config = checked_model(teacher)
     _check_windows(settings, teacher, config)
     more = tuple(resolve_model(name, report=report) for name in settings.teacher.more)
@@ -154,16 +167,25 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     _check_different((teacher, *more))
     start = None
     if settings.student.start is not None and settings.student.start not in STARTS:
-        named = resolve_model(settings.student.start, report=report)
+        named = teacher if settings.teacher.scores else resolve_model(settings.student.start, report=report)
         start = named, checked_model(named)
         _check_windows(settings, *start, longest=settings.student.max_length)
     side = student_side(settings, teacher, config, start)
+    if settings.teacher.scores is not None and side.cut:
+        side = replace(side, source=None)  # shrunk from the base, which is in the teacher's place
     baseline = None
     if settings.evaluate.baseline is not None:
         baseline = resolve_model(settings.evaluate.baseline, report=report)
         checked_model(baseline)
     recipe, notes = learnable(_recipe(settings), settings, side)
-    way = "model" if start is not None else settings.student.start or recipe.start
+    scores = None
+    if settings.teacher.scores is not None:
+        source = resolve_data(settings.teacher.scores, report=report)
+        findings = read_scored(settings, data, unlabelled, source, columns, report).findings
+        scores = ScoresFile(source, findings)
+        recipe, left_out = method_under_scores(recipe, settings, findings)
+        notes += left_out
+    way = _way(settings, side.source, recipe)
     assistants = _assistants(settings, Shape.of(config))
     _check_shapes(settings, (Shape.of(config), *assistants, side.shape), way, recipe)
     _check_extras(settings)
@@ -175,7 +197,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     return Job(
         settings=settings,
         data=data,
-        unlabelled=tuple(resolve_data(name, report=report) for name in settings.data.unlabelled),
+        unlabelled=unlabelled,
         texts=texts,
         teacher=teacher,
         more=more,
@@ -186,7 +208,15 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         assistants=assistants,
         recipe=recipe,
         notes=notes,
+        scores=scores,
     )
+
+
+def _way(settings: Settings, start: Source | None, recipe: Recipe) -> str:
+    if start is not None:
+        return "model"
+    named = settings.student.start
+    return named if named in STARTS else recipe.start
 
 
 def teacher_name(number: int) -> str:
@@ -195,7 +225,9 @@ def teacher_name(number: int) -> str:
 
 
 def is_trained(job: Job, teacher: Source | None = None) -> bool:
-    """Whether a teacher (None: the first) is a classifier that is taken as it is."""
+    """Whether a teacher (None: the first) is a classifier that is taken as it is; scores always are."""
+    if job.scores is not None:
+        return True
     named = job.settings.teacher.trained
     return has_classifier((teacher or job.teacher).paths[0]) if named == "auto" else named
 

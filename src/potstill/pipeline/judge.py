@@ -1,6 +1,7 @@
 """The stages that measure: scores of every model, baselines that need no training loop, exports, latency."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -105,6 +106,9 @@ def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
     """What `transformers` has no place for, beside the model: see contracts in docs/architecture.md."""
     task = classification(context)
     settings = job.settings.data
+    source = {"teacher": model_facts(job.teacher)}
+    if job.scores is not None:
+        source = {"teacher": model_facts(job.scores.source), "base": model_facts(job.teacher)}
     write_json(
         folder / "potstill.json",
         {
@@ -115,7 +119,7 @@ def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
             "max_length": length_of(context, "student"),
             "long_text": settings.long_text,
             "step": settings.step,
-            "source": {"teacher": model_facts(job.teacher), "potstill": __version__},
+            "source": {**source, "potstill": __version__},
             "digests": {"model": digest_folder(folder)},
         },
     )
@@ -164,31 +168,20 @@ def latency_stage(context: Context, job: Job) -> None:
     """Latency of student and teacher in every engine, by turns in one run, on the dev texts and on made lengths.
 
     The teacher is exported the same way, into scratch: what a speed-up owes to the engine can then be told from what it
-    owes to the student.
+    owes to the student. Where scores teach, the student is measured alone.
     """
-    from potstill.export import export_student
-
     student, dev = context.done["export"] / "student", _splits(context)["dev"]
-    teacher = context.scratch / "teacher"
-    # A run that was killed may have left half a copy.
-    shutil.copytree(context.done["teacher"] / "model", teacher, dirs_exist_ok=True)
-    train = read_split(context.done["data"], "train")
-    assert train is not None
-    rows = np.random.default_rng(job.settings.run.seed).permutation(len(train))[:300]
     present = [
         (row["format"], row["precision"]) for row in read_json(context.done["export"] / "exports.json")["exports"]
     ]
-    export_student(
-        teacher,
-        present,
-        calibration=_encodings(context, job, teacher, train.select(rows), "teacher"),
-        report=context.report,
-    )
-    longest = min(longest_input(read_config(folder)) for folder in (teacher, student))
+    folders = {"student": student}
+    if job.scores is None:
+        folders = {"teacher": _exported_teacher(context, job, present), **folders}
+    longest = min(longest_input(read_config(folder)) for folder in folders.values())
     lengths = [length for length in LENGTHS if length <= longest]
     engines: dict[str, Engine] = {}
     inputs: dict[str, Any] = {}
-    for role, folder in (("teacher", teacher), ("student", student)):
+    for role, folder in folders.items():
         prepared = latency_inputs(
             _encodings(context, job, folder, dev, role), lengths=lengths, seed=job.settings.run.seed
         )
@@ -209,6 +202,20 @@ def latency_stage(context: Context, job: Job) -> None:
             "threads": threads(job.settings.run),
         },
     )
+
+
+def _exported_teacher(context: Context, job: Job, formats: Sequence[tuple[FormatName, EnginePrecision]]) -> Path:
+    from potstill.export import export_student
+
+    teacher = context.scratch / "teacher"
+    # A run that was killed may have left half a copy.
+    shutil.copytree(context.done["teacher"] / "model", teacher, dirs_exist_ok=True)
+    train = read_split(context.done["data"], "train")
+    assert train is not None
+    rows = np.random.default_rng(job.settings.run.seed).permutation(len(train))[:300]
+    calibration = _encodings(context, job, teacher, train.select(rows), "teacher")
+    export_student(teacher, formats, calibration=calibration, report=context.report)
+    return teacher
 
 
 def teacher_check_stage(context: Context, job: Job, stage: str = "teacher") -> None:

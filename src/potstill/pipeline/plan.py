@@ -53,9 +53,9 @@ def plan(settings: Settings) -> dict[str, Any]:
         seconds = 0.0 if done else estimates.get(stage.name)
         stages.append({"name": stage.name, "detail": stage.detail, "seconds": seconds, "done": done})
     notes = [
-        f"teacher: {job.teacher.name}, {Shape.of(job.config)}, {teacher.total / 1e6:.1f} M parameters",
-        f"student: {job.shape}, {_at_most(job)}{student.total / 1e6:.1f} M parameters "
-        f"({teacher.total / student.total:.1f} times smaller)",
+        *_teacher_lines(job, teacher),
+        f"student: {job.shape}, {_at_most(job)}{student.total / 1e6:.1f} M parameters"
+        + (f" ({teacher.total / student.total:.1f} times smaller)" if job.scores is None else f", {job.way}"),
         f"data: {rows:,} rows, {tokens:.0f} tokens each",
         f"recipe: {job.recipe.name}: {', '.join(phase.name for phase in job.recipe.phases)}",
     ]
@@ -77,6 +77,14 @@ def plan(settings: Settings) -> dict[str, Any]:
         "out": str(out),
         "notes": notes,
     }
+
+
+def _teacher_lines(job: Job, teacher: ParameterCounts) -> list[str]:
+    size = f"{Shape.of(job.config)}, {teacher.total / 1e6:.1f} M parameters"
+    if job.scores is None:
+        return [f"teacher: {job.teacher.name}, {size}"]
+    scores = job.scores
+    return [*scores.findings.lines(scores.source.name), f"made from: {job.teacher.name}, {size}"]
 
 
 def _at_most(job: Job) -> str:
@@ -110,7 +118,8 @@ def _estimates(
     settings = job.settings
     every = rows * (1 + (0 if settings.augment.method == "none" else job.copies))
     seen = sum(p.epochs * every if p.epochs is not None else p.examples for p in job.recipe.phases)
-    step = (6 * student.non_embedding + 2 * teacher.non_embedding) / _FLOPS
+    forward = 2 * teacher.non_embedding if job.scores is None else 0
+    step = (6 * student.non_embedding + forward) / _FLOPS
     found = {"student": seen * tokens * step}
     for number, source in enumerate(job.teachers, 1):
         size, name = encoder_parameters(read_config(source.paths[0]).to_dict()).non_embedding, teacher_name(number)
@@ -118,7 +127,7 @@ def _estimates(
             found[name] = settings.teacher.epochs * rows * tokens * 6 * size / _FLOPS
         if number > 1:
             found[f"{name}-logits"] = every * tokens * 2 * size / _FLOPS
-    if settings.evaluate.hard_labels:
+    if settings.evaluate.hard_labels and job.labelled:
         found["hard-labels"] = HARD_COST * found["student"]
     for number, shape in enumerate(job.assistants, 1):
         size = encoder_parameters(student_config(job.config, shape).to_dict()).non_embedding

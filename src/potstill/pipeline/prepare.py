@@ -1,27 +1,25 @@
 """The data stages: splits, augmentation."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from tokenizers import Tokenizer
 
 from potstill.data.augment import ByPieces, Proposer, augment
-from potstill.data.columns import require_columns
 from potstill.data.neighbours import StaticNeighbours
-from potstill.data.schema import LabelRule, SplitRule, evaluation_keys, examples_without, load_splits
+from potstill.data.schema import LabelRule, SplitRule, Splits, evaluation_keys, examples_without, load_splits
 from potstill.data.sources import Source
 from potstill.data.stopwords import STOP_WORDS, read_stop_words
 from potstill.data.tables import Table, read_table
 from potstill.models.vocabulary import whole_words, word_rows
+from potstill.pipeline.inputs import unlabelled_table
 from potstill.pipeline.job import Job
 from potstill.pipeline.results import read_split
 from potstill.pipeline.run import Context
 from potstill.storage import write_json
 
-__all__ = ["augmented", "source_rows", "split_data"]
+__all__ = ["augmented", "source_rows", "split_data", "write_splits"]
 
 
 def split_data(context: Context, job: Job) -> None:
@@ -40,48 +38,31 @@ def split_data(context: Context, job: Job) -> None:
         columns=job.columns,
         dev=tables.get("dev"),
         test=tables.get("test"),
-        unlabelled=_unlabelled(context, job) if job.unlabelled else None,
+        unlabelled=unlabelled_table(job.unlabelled, job.columns, header=settings.header, report=context.report)
+        if job.unlabelled
+        else None,
         labels=rule,
         rule=SplitRule(settings.dev_share, settings.test_share, settings.bad_rows),
         report=context.report,
     )
+    write_splits(context, job, splits)
+
+
+def write_splits(context: Context, job: Job, splits: Splits, **more: Any) -> None:
+    """Each split as an Arrow file, and what was found out in facts.json; `more` goes there too."""
     for name in ("train", "dev", "test", "unlabelled"):
         examples = getattr(splits, name)
         if examples is not None:
             examples.write(context.folder / f"{name}.arrow")
     facts = {**splits.facts, "sources": source_rows(job)}
-    write_json(context.folder / "facts.json", {"labels": list(splits.labels), "facts": facts, "notes": splits.notes})
-
-
-def _unlabelled(context: Context, job: Job) -> Table:
-    """Unlabelled texts of all sources, each read as it declares, under the training data's column names.
-
-    Of a file without the text's column, the column that its source declares is taken, or the only one there is.
-    """
-    text, pair = job.columns.text, job.columns.pair
-    read: list[Table] = []
-    for source in job.unlabelled:
-        table = read_table(source.paths, format=source.format, header=job.settings.data.header, report=context.report)
-        named = source.columns.get("text", table.columns[0] if len(table.columns) == 1 else text)
-        own = text if text in table.columns or pair is not None else named
-        wanted = [own] if pair is None else [own, pair]
-        require_columns(wanted, table.columns, source.name)
-        rows = table.rows.select(wanted).rename_columns([text, *wanted[1:]])
-        read.append(replace(table, rows=rows))
-    files = [len(table.sources) for table in read]
-    offsets = np.cumsum([0, *files[:-1]])
-    return Table(
-        pa.concat_tables([table.rows for table in read]),
-        np.concatenate([table.row_numbers for table in read]),
-        np.concatenate([table.file_numbers + offset for table, offset in zip(read, offsets, strict=True)]),
-        tuple(row for table in read for row in table.bad),
-        tuple(name for table in read for name in table.sources),
-    )
+    made = {"labels": list(splits.labels), "facts": facts, "notes": splits.notes, **more}
+    write_json(context.folder / "facts.json", made)
 
 
 def source_rows(job: Job) -> list[dict[str, Any]]:
     """Every data source of a run, as its report names it."""
     roles = [*job.data.items(), *(("unlabelled", s) for s in job.unlabelled), *(("text", s) for s in job.texts)]
+    roles += [("scores", job.scores.source)] if job.scores else []
     return [
         {"role": role, "source": s.name, "sha256": s.sha256, "licence": s.licence, "origin": s.origin}
         for role, s in roles

@@ -14,32 +14,37 @@ from potstill.pipeline.distil_stages import (
     student_stage,
     teacher_logits_stage,
 )
+from potstill.pipeline.findings import ScoresFile
 from potstill.pipeline.general import general_stage
 from potstill.pipeline.inputs import threads
 from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.judge import export_stage, latency_stage, score_stage, teacher_check_stage, tfidf_stage
 from potstill.pipeline.prepare import augmented, split_data
 from potstill.pipeline.run import Context, Stage
+from potstill.pipeline.scored_stages import base_stage, scored_data
 from potstill.pipeline.tune_stages import hard_labels_stage, small_baseline_stage, teacher_stage
 from potstill.pipeline.vocabulary import STAGE, vocabulary_stage
 
 __all__ = ["build_stages"]
 
-NOT_OF_TUNING = {"source", "more", "shares"}
+NOT_OF_TUNING = {"source", "more", "shares", "scores", "scores_form"}
 """Settings of teachers on which the training of one does not depend."""
 
 
 def build_stages(job: Job, budget: Budget) -> list[Stage]:
     """The stages of a job, in order."""
     stages = _Stages(job, budget)
-    stages.add_teacher()
+    if job.scores is None:
+        stages.add_teacher()
+    else:
+        stages.add_scores(job.scores)
     stages.add_texts()
     stages.add_answers()
     above = stages.add_assistants()
     start = stages.add_start(above)
     stages.add_student(above, start)
-    teachers = {name: name for name in map(teacher_name, range(1, 1 + len(job.teachers)))}
-    models = {**teachers, "student": "student", **stages.add_baselines(start)}
+    named = map(teacher_name, range(1, 1 + len(job.teachers))) if job.scores is None else ()
+    models = {**{name: name for name in named}, "student": "student", **stages.add_baselines(start)}
     stages.add_measures(models)
     return stages.made
 
@@ -55,6 +60,7 @@ class _Stages:
         precision: How models are held.
         cut: The stage that cuts the vocabulary, where there is one.
         answers: The stages with the answers of further teachers.
+        root: The stage whose model the student is made from: the teacher's, or that of the base where scores teach.
     """
 
     def __init__(self, job: Job, budget: Budget) -> None:
@@ -67,6 +73,7 @@ class _Stages:
             self.distilled["shares"] = list(job.teacher_shares)
         self.answers: tuple[str, ...] = ()
         self.cut: tuple[str, ...] = ()
+        self.root = "teacher" if job.scores is None else "base"
         self.precision = {"precision": job.settings.distill.precision}
 
     def add(
@@ -85,16 +92,7 @@ class _Stages:
     def add_teacher(self) -> None:
         """The data, the teacher, and whether it is worth distilling."""
         job, settings = self.job, self.settings
-        cut = settings.data.model_dump(mode="json", exclude={"train", "dev", "test", "unlabelled", "max_length"})
-        inputs = {role: source.sha256 for role, source in job.data.items()}
-        unlabelled = [source.sha256 for source in job.unlabelled]
-        self.add(
-            "data",
-            partial(split_data, job=job),
-            depends={**cut, "columns": vars(job.columns), "inputs": inputs, "unlabelled": unlabelled},
-            needs=(),
-            detail="reading, checking and splitting",
-        )
+        self.add_data(split_data, {})
         tuned = settings.teacher.model_dump(mode="json", exclude=NOT_OF_TUNING)
         length = {"max_length": settings.data.max_length}
         for number, source in enumerate(job.teachers, 1):
@@ -129,6 +127,33 @@ class _Stages:
                 detail="its answers, to be averaged with the others'",
             )
 
+    def add_data(self, work: Callable[..., None], depends: Mapping[str, Any]) -> None:
+        """The splits."""
+        job, settings = self.job, self.settings
+        cut = settings.data.model_dump(mode="json", exclude={"train", "dev", "test", "unlabelled", "max_length"})
+        inputs = {role: source.sha256 for role, source in job.data.items()}
+        unlabelled = [source.sha256 for source in job.unlabelled]
+        self.add(
+            "data",
+            partial(work, job=job),
+            depends={**cut, "columns": vars(job.columns), "inputs": inputs, "unlabelled": unlabelled, **depends},
+            needs=(),
+            detail="reading, checking and splitting",
+        )
+
+    def add_scores(self, scores: ScoresFile) -> None:
+        """The data with the scores that teach, and the model that the student is made from."""
+        job = self.job
+        form = self.settings.teacher.scores_form
+        self.add_data(scored_data, {"scores": scores.source.sha256, "form": form})
+        self.add(
+            "base",
+            partial(base_stage, job=job),
+            depends={"model": job.teacher.sha256, "max_length": self.settings.data.max_length, **self.seeded},
+            needs=("data",),
+            detail=f"{job.teacher.name}, {Shape.of(job.config)}: what the student is made from",
+        )
+
     def add_texts(self) -> None:
         """The texts that are distilled on."""
         job, augment = self.job, self.settings.augment
@@ -153,7 +178,7 @@ class _Stages:
 
     def add_assistants(self) -> str:
         """The chain from teacher to student; returns the stage whose model teaches the student."""
-        above = "teacher"
+        above = self.root
         for number, shape in enumerate(self.job.assistants, 1):
             name = f"assistant-{number}"
             logits = ("teacher-logits",) if number > 1 else ()
@@ -185,7 +210,7 @@ class _Stages:
             "start",
             partial(start_stage, job=job, above=above),
             depends={**settings.student.model_dump(mode="json"), **self.seeded, **self.precision, **way, **length},
-            needs=("data", "teacher", above, *self.cut),
+            needs=("data", self.root, above, *self.cut),
             detail=f"{job.shape}, {job.way}",
         )
         if not job.texts:
@@ -218,8 +243,8 @@ class _Stages:
                 phases=job.recipe.phases,
             ),
             depends=self.distilled,
-            needs=("data", "teacher", "augment", above, start, *logits, *self.answers, *self.cut),
-            detail=f"{job.shape} from {above}, {job.recipe.name}",
+            needs=("data", self.root, "augment", above, start, *logits, *self.answers, *self.cut),
+            detail=f"{job.shape} from {above if job.scores is None else job.scores.source.name}, {job.recipe.name}",
             share=4,
         )
 
@@ -229,14 +254,14 @@ class _Stages:
         models = {}
         # Where the task is learned from labels alone, what the teacher gave is the start.
         taught = job.recipe.teaches_the_task
-        if evaluate.hard_labels and (taught or start != "start"):
+        if evaluate.hard_labels and job.labelled and (taught or start != "start"):
             models["hard_labels"] = "hard-labels"
             start = start if taught else "start"
             self.add(
                 "hard-labels",
                 partial(hard_labels_stage, job=job, budget=self.budget, start=start, student="student"),
                 depends=self.distilled,
-                needs=("data", "teacher", "augment", start, "student"),
+                needs=("data", self.root, "augment", start, "student"),
                 detail="the same student without a teacher",
             )
         if job.baseline is not None:
@@ -246,7 +271,7 @@ class _Stages:
                 "small-baseline",
                 partial(small_baseline_stage, job=job, budget=self.budget),
                 depends={**tuned, **self.trained, **self.precision, "model": job.baseline.sha256},
-                needs=("data", "teacher"),
+                needs=("data", self.root),
                 detail=f"{job.baseline.name}, fine-tuned",
                 share=1,
             )
@@ -266,15 +291,15 @@ class _Stages:
             "export",
             partial(export_stage, job=job),
             depends={"formats": list(formats), **self.seeded},
-            needs=("data", "teacher", "student"),
+            needs=("data", self.root, "student"),
             detail=", ".join(formats),
         )
         self.add(
             "latency",
             partial(latency_stage, job=job),
             depends=self.seeded,
-            needs=("data", "teacher", "student", "export"),
-            detail="teacher and student by turns",
+            needs=("data", self.root, "student", "export"),
+            detail="teacher and student by turns" if job.scores is None else "student",
         )
         self.add(
             "score",

@@ -13,7 +13,7 @@ from typing import Any
 from potstill.errors import DataError
 from potstill.report.checks import validate
 from potstill.report.conclusion import cautions, headline
-from potstill.report.schema import Baseline, Metrics, ModelFacts, Report, Student
+from potstill.report.schema import Baseline, Metrics, ModelFacts, Report, ScoresFacts, Student, Teacher
 from potstill.report.tables import facts, metric_names, origins
 from potstill.report.wording import (
     baseline_name,
@@ -110,6 +110,10 @@ def _licence(licence: str | None) -> dict[str, str]:
 def _base_model(report: Report) -> str | None:
     """The teacher's name on the hub, from its origin or its source; None where it has none."""
     teacher = report.teacher
+    if teacher.scores is not None:  # the model that the student was made from
+        named = [name for part in report.data.sources if part.role == "start" for name in (part.origin, part.source)]
+        matches = [match for name in named if (match := _HUB_NAME.match(name or "")) and (match[1] or "/" in match[2])]
+        return matches[0][2] if matches else None
     for origin in (teacher.origin, *(part.origin for part in report.data.sources if part.role == "teacher")):
         match = _HUB_NAME.match(origin or "")
         if match and (match[1] or "/" in match[2]):
@@ -182,19 +186,21 @@ print(model.config.id2label[logits.argmax().item()])
 
 def _scores(report: Report, student: Student) -> Iterator[str]:
     names = metric_names(report)
-    rows = [_score_row("**Student**", student, names, report), _score_row("Teacher", report.teacher, names, report)]
+    rows = [_score_row("**Student**", student, names, report)]
+    rows += [_score_row("Teacher", report.teacher, names, report)] if report.teacher.score else []
     if report.teachers is not None:
         more = enumerate(report.teachers.more, 2)
         rows += [_score_row(f"Teacher {number}", model, names, report) for number, model in more]
         rows.append(_score_row("Teachers together", report.teachers.together, names, report))
     rows += [_score_row(_md(baseline_name(k)), b, names, report) for k, b in report.baselines.items()]
     yield "## Scores"
-    yield f"On {report.judged_on} ({student.score.n:,} examples), with 95 % bootstrap intervals."
+    against = ", against the teacher's own answers" if report.against_teacher else ""
+    yield f"On {report.judged_on} ({student.score.n:,} examples){against}, with 95 % bootstrap intervals."
     yield _table(["model", *map(metric_name, names), "parameters"], rows)
 
 
-def _score_row(title: str, model: ModelFacts | Baseline, names: list[str], report: Report) -> list[str]:
-    metrics: Metrics = {report.task.primary_metric: model.score, **model.metrics}
+def _score_row(title: str, model: Teacher | ModelFacts | Baseline, names: list[str], report: Report) -> list[str]:
+    metrics: Metrics = {**({report.task.primary_metric: model.score} if model.score else {}), **model.metrics}
     cells = [
         f"{score(metrics[name].value, name)} ({score_range(metrics[name].low, metrics[name].high, name)})"
         if name in metrics
@@ -211,19 +217,23 @@ def _exports(report: Report) -> Iterator[str]:
     batches = sorted({batch for export in accepted for batch in export.latency_ms or {}}, key=int)
     metric = report.task.primary_metric
     head = ["export", "file", "size", f"dev {metric_name(metric)}"]
-    head += [title for batch in batches for title in (f"ms, batch {batch}", f"speed-up, batch {batch}")]
+    compared = any(export.speedup for export in accepted)
+    for batch in batches:
+        head += [f"ms, batch {batch}", *([f"speed-up, batch {batch}"] if compared else [])]
     rows = []
     for export in accepted:
         row = [export_name(export.format, export.precision), _code(export.path) if export.path else "–"]
         row += [size(export.bytes) if export.bytes else "–", score(export.score.value, metric) if export.score else "–"]
         for batch in batches:
             time, ratio = (export.latency_ms or {}).get(batch), (export.speedup or {}).get(batch)
-            row += [milliseconds(time.p50) if time else "–", f"{times(ratio)}×" if ratio else "–"]
+            row += [milliseconds(time.p50) if time else "–"]
+            row += [f"{times(ratio)}×" if ratio else "–"] if compared else []
         rows.append(["**" + row[0] + "**" if export == report.best else row[0], *row[1:]])
     yield "## Exports"
     machine = ", ".join(f"{key} {value}" for key, value in facts(report.environment) if key in {"cpu", "threads"})
+    over = "; speed-up over the teacher in PyTorch float32" if report.teacher.scores is None else ""
     yield (
-        "Median times a call on the dev texts, without tokenisation; speed-up over the teacher in PyTorch float32."
+        f"Median times a call on the dev texts, without tokenisation{over}."
         + (f" Machine: {_md(machine)}." if machine else "")
     )
     yield _table(head, rows, words=(0, 1))
@@ -242,7 +252,7 @@ def _making(report: Report, student: Student) -> Iterator[str]:
     yield "## How it was made"
     yield (
         f"Distilled with potstill {_md(report.potstill)} from {_code(model_name(teacher.source))} "
-        f"({_md(teacher.model_type)} {teacher.shape}, {count(teacher.parameters)} parameters) "
+        f"({_teacher(teacher)}) "
         f"{_others(report)}into {_md(student.model_type)} {student.shape} (layers × width × feed-forward × heads; "
         f"start: {_md(student.start)})."
     )
@@ -253,6 +263,17 @@ def _making(report: Report, student: Student) -> Iterator[str]:
             numbers = (stage.steps, stage.batch_size, stage.learning_rate)
             rows.append([_md(stage.name), *(f"{number:g}" if number is not None else "–" for number in numbers), terms])
         yield _table(["stage", "steps", "batch", "learning rate", "loss terms"], rows, words=(0, 4))
+
+
+def _teacher(teacher: Teacher) -> str:
+    if teacher.scores is not None:
+        return _scores_in_words(teacher.scores)
+    return f"{_md(teacher.model_type or '')} {teacher.shape}, {count(teacher.parameters or 0)} parameters"
+
+
+def _scores_in_words(scores: ScoresFacts) -> str:
+    number = sum(scores.covered.get(split, 0) for split in ("train", "unlabelled"))
+    return f"a file of {scores.form}, for {number:,} of the texts learned from"
 
 
 def _data(report: Report) -> Iterator[str]:
@@ -270,12 +291,12 @@ def _data(report: Report) -> Iterator[str]:
         [
             ", ".join(map(_md, part.roles)),
             _code(model_name(part.source)),
-            _md(part.origin or "–"),
+            _md(model_name(part.origin) if part.origin else "–"),
             _md(part.licence or "unknown"),
         ]
         for part in origins(report)
     ]
-    if not any("teacher" in part.roles for part in origins(report)):
+    if not any({"teacher", "scores"} & set(part.roles) for part in origins(report)):
         rows.append(
             ["teacher", _code(model_name(report.teacher.source)), "–", _md(report.teacher.licence or "unknown")]
         )

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from potstill.errors import DataError
-from potstill.report.schema import Interval, Metrics, ModelFacts, Report, Score, Student
+from potstill.report.schema import Interval, Metrics, ModelFacts, Report, Score, Teacher
 
 __all__ = ["contradictions", "validate"]
 
@@ -57,7 +57,7 @@ def contradictions(report: Report) -> list[str]:
     return [fault for check in checks for fault in check(report)]
 
 
-def _models(report: Report) -> Iterator[tuple[str, ModelFacts | Student]]:
+def _models(report: Report) -> Iterator[tuple[str, ModelFacts | Teacher]]:
     yield "teacher", report.teacher
     for number, model in enumerate(report.teachers.more if report.teachers else (), 2):
         yield f"teacher-{number}", model
@@ -68,7 +68,8 @@ def _models(report: Report) -> Iterator[tuple[str, ModelFacts | Student]]:
 def _metrics(report: Report) -> Iterator[tuple[str, Metrics]]:
     primary = report.task.primary_metric
     for place, model in _models(report):
-        yield f"{place}.score", {primary: model.score}
+        if model.score is not None:
+            yield f"{place}.score", {primary: model.score}
         yield f"{place}.metrics", model.metrics
         yield f"{place}.dev", model.dev or {}
     together = {"together": report.teachers.together} if report.teachers else {}
@@ -95,10 +96,20 @@ def _task(report: Report) -> Iterator[str]:
 
 
 def _complete(report: Report) -> Iterator[str]:
+    teacher = report.teacher
+    if teacher.scores is None:
+        for field in ("shape", "model_type", "parameters", "bytes", "score"):
+            if getattr(teacher, field) is None:
+                yield f"teacher.{field}: absent, and the teacher is no file of scores"
+    elif report.size_ratio is not None or teacher.parameters is not None:
+        yield "size_ratio: scores have no size to compare with"
     if report.status == "complete":
-        for field in ("student", "retention", "size_ratio"):
+        needed = ("student", "retention", "size_ratio") if teacher.scores is None else ("student",)
+        for field in needed:
             if getattr(report, field) is None:
                 yield f"{field}: absent, but status is 'complete'"
+        if report.retention is not None and teacher.score is None:
+            yield "retention: present without a score of the teacher"
     elif report.student and report.retention is None:
         yield "retention: absent beside a student"
 
@@ -106,6 +117,8 @@ def _complete(report: Report) -> Iterator[str]:
 def _scores(report: Report) -> Iterator[str]:
     primary = report.task.primary_metric
     for place, model in _models(report):
+        if model.score is None:
+            continue
         if primary not in model.metrics:
             yield f"{place}.metrics: the primary metric {primary!r} is absent"
         elif abs(model.metrics[primary].value - model.score.value) > 1e-6:
@@ -134,7 +147,7 @@ def _intervals(report: Report) -> Iterator[str]:
 
 def _confusions(report: Report) -> Iterator[str]:
     size = len(report.task.labels)
-    found = [(place, model.confusion, model.score.n) for place, model in _models(report)]
+    found = [(place, model.confusion, model.score.n) for place, model in _models(report) if model.score is not None]
     found += [(f"baselines.{name}", b.confusion, b.score.n) for name, b in report.baselines.items()]
     for place, confusion, examples in found:
         if confusion is None:
@@ -153,11 +166,11 @@ def _ratios(report: Report) -> Iterator[str]:
     student, teacher = report.student, report.teacher
     if student is None:
         return
-    if report.retention and teacher.score.value > 0:
+    if report.retention and teacher.score and teacher.score.value > 0:
         expected = student.score.value / teacher.score.value
         if abs(report.retention.value - expected) > _TOLERANCE:
             yield f"retention: {report.retention.value}, but student / teacher is {expected:.4f}"
-    if report.size_ratio:
+    if report.size_ratio and teacher.parameters and teacher.bytes:
         ratios = (teacher.parameters / student.parameters, teacher.bytes / student.bytes)
         if all(abs(report.size_ratio / ratio - 1) > _TOLERANCE for ratio in ratios):
             found = f"{ratios[0]:.3f} in parameters, {ratios[1]:.3f} in bytes"

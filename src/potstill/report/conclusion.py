@@ -54,20 +54,43 @@ def conclude(report: Mapping[str, Any]) -> str:
 def headline(report: Report) -> str:
     """One sentence: the score kept with its interval, how much smaller, how much faster through which export."""
     refusal = _refusal(report)
-    if report.student is None or report.retention is None:
+    if report.student is None:
         return refusal
-    metric, kept = report.task.primary_metric, report.retention
-    own, teacher = (score(model.score.value, metric) for model in (report.student, report.teacher))
+    metric, kept, judge = report.task.primary_metric, report.retention, report.teacher.score
+    if kept is None or judge is None:
+        return f"{refusal} {_without_retention(report, report.student)}".strip() if report.teacher.scores else refusal
+    own, teacher = (score(one.value, metric) for one in (report.student.score, judge))
     parts = [
         f"The student keeps {share(kept.value)} of the teacher's {report.judged_on} {metric_name(metric)} "
         f"(95 % interval {share_range(kept.low, kept.high)}; {own} against {teacher})"
     ]
-    if report.size_ratio:
+    if report.teacher.scores:
+        parts.append(f"has {count(report.student.parameters)} parameters, its teacher being a file of scores")
+    if report.size_ratio and report.teacher.parameters:
         sizes = f"{count(report.student.parameters)} parameters against {count(report.teacher.parameters)}"
         parts.append(f"is {_compared(report.size_ratio, 'smaller', 'larger', 'large')} ({sizes})")
     parts += _speed(report)
     sentence = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"{refusal} {sentence}.".strip()
+
+
+def _without_retention(report: Report, student: Student) -> str:
+    """The headline where what is kept of the teacher cannot be told: its scores do not say how good it is here."""
+    metric, own, scores = report.task.primary_metric, student.score, report.teacher.scores
+    interval = f"95 % interval {score_range(own.low, own.high, metric)}, {own.n:,} texts"
+    size = f"{count(student.parameters)} parameters"
+    if report.against_teacher:
+        return (
+            f"The student, of {size}, gives the teacher's own answer to {score(own.value, metric)} of "
+            f"{report.judged_on} ({interval}); there are no gold labels, so that nothing is known of whether these "
+            "answers are right."
+        )
+    covered = scores.covered.get(report.judged_on, 0) if scores else 0
+    return (
+        f"The student, of {size}, reaches {score(own.value, metric)} {report.judged_on} {metric_name(metric)} "
+        f"({interval}); the scores that taught it answer {covered:,} of these texts, so that what it keeps of its "
+        "teacher cannot be told."
+    )
 
 
 def _refusal(report: Report) -> str:
@@ -176,7 +199,10 @@ def _evidence(report: Report) -> Iterator[str]:
         yield f"The interval of what is kept is {width} wide: {report.student.score.n:,} examples say no more."
     if report.judged_on == "dev":
         yield "There is no test split: all is judged on dev, which also chose settings, so expect a little less."
-    if kept and kept.low > 1.0:
+    yield from _poor_scores(report)
+    if kept and kept.low > 1.0 and report.teacher.scores is not None:
+        yield "The student scores more than its teacher: the scores are the weaker of the two."
+    elif kept and kept.low > 1.0:
         yield (
             "The student scores more than its teacher, which has learnt too little: fine-tune the teacher longer, and "
             "the student may well gain too."
@@ -186,16 +212,26 @@ def _evidence(report: Report) -> Iterator[str]:
         yield "No export was accepted: use the student as it is, with transformers."
 
 
+def _poor_scores(report: Report) -> Iterator[str]:
+    own, common, metric = report.teacher.score, report.baselines.get("majority"), report.task.primary_metric
+    if report.teacher.scores and own and common and own.value <= common.score.value:
+        yield (
+            f"The scores that taught it reach {score(own.value, metric)}, always giving the commonest label "
+            f"{score(common.score.value, metric)}: look at how they are joined, and at the names of the labels."
+        )
+
+
 def _unsteady(report: Report) -> Iterator[str]:
     """Medians of timings that scatter this much would come out otherwise in another hour."""
     best, teacher = report.best, (report.teacher_latency_ms or {}).get("torch-float32", {})
-    if best is None or not best.speedup:
+    if best is None or not (best.speedup or report.teacher.scores):
         return
     measured = [(size, times_) for one in (teacher, best.latency_ms) for size, times_ in (one or {}).items()]
     scatter = {size: max(t.p95 / t.p50 for s, t in measured if s == size and t.p50 > 0) for size, _ in measured}
     worst = max(scatter, key=lambda size: scatter[size], default=None)
     if worst is not None and scatter[worst] > UNSTEADY:
+        rough = "speed-ups" if best.speedup else "times"
         yield (
             f"The timings were unsteady (at batch {worst} one run in twenty took {times(scatter[worst])} times the "
-            "median or more): take the speed-ups as rough, and measure again on a quiet machine."
+            f"median or more): take the {rough} as rough, and measure again on a quiet machine."
         )

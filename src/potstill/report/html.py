@@ -122,6 +122,7 @@ def _models(report: Report) -> dict[str, Any]:
         "metric_names": tables.metric_names(report),
         "scale": _scale(shown),
         "two_scale": _scale(rows[:2]),
+        "teacher_line": report.teacher.score.value if report.teacher.score else None,
     }
 
 

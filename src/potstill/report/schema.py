@@ -22,7 +22,9 @@ __all__ = [
     "Percentiles",
     "Report",
     "Score",
+    "ScoresFacts",
     "Student",
+    "Teacher",
 ]
 
 Digits = Annotated[str, StringConstraints(pattern=r"^[1-9]\d*$")]
@@ -149,6 +151,40 @@ class ModelFacts(_Part):
     metrics: Metrics
     dev: Metrics | None = None
     confusion: list[list[Count]] | None = None
+
+
+class ScoresFacts(_Part):
+    """A file of scores as teacher.
+
+    `joined` says by role how its rows were matched with the data's, `covered` how many texts of a split have a score,
+    `gold` which splits have labels of their own; `train` holds its metrics on the rows of train that have both.
+    """
+
+    form: Literal["probabilities", "logits", "labels"]
+    rows: Count
+    empty: Count = 0
+    joined: dict[str, str]
+    covered: dict[str, Count]
+    gold: dict[str, bool]
+    train: Metrics | None = None
+
+
+class Teacher(_Part):
+    """The teacher: a model, as in `ModelFacts`; or `scores`, which have no size, and a score only where labels tell."""
+
+    source: str
+    licence: str | None = None
+    origin: str | None = None
+    shape: str | None = None
+    model_type: str | None = None
+    parameters: Annotated[int, Field(gt=0)] | None = None
+    parameters_embedding: Count | None = None
+    bytes: Annotated[int, Field(gt=0)] | None = None
+    score: Score | None = None
+    metrics: Metrics = {}
+    dev: Metrics | None = None
+    confusion: list[list[Count]] | None = None
+    scores: ScoresFacts | None = None
 
 
 class Student(ModelFacts):
@@ -308,7 +344,7 @@ class Report(_Part):
     task: TaskFacts
     data: Data
     judged_on: Split
-    teacher: ModelFacts
+    teacher: Teacher
     student: Student | None = None
     teachers: Teachers | None = None
     retention: Interval | None = None
@@ -334,6 +370,12 @@ class Report(_Part):
     def _is_a_date(cls, created: str) -> str:
         datetime.fromisoformat(created)
         return created
+
+    @property
+    def against_teacher(self) -> bool:
+        """Whether, for want of gold labels, the split that judges has the teacher's own answers as labels."""
+        scores = self.teacher.scores
+        return scores is not None and not scores.gold.get(self.judged_on, False)
 
     @property
     def best(self) -> Export | None:

@@ -17,6 +17,7 @@ from potstill.report.schema import (
     Report,
     Score,
     Student,
+    Teacher,
 )
 from potstill.report.wording import baseline_name, export_name, model_name
 
@@ -62,9 +63,10 @@ class Candidate:
 def candidates(report: Report) -> list[Candidate]:
     """Teacher, student, then the baselines as the report orders them."""
     primary = report.task.primary_metric
-    rows = [_model("teacher", report.teacher, primary), *_more_teachers(report, primary)]
+    rows = [_model("teacher", report.teacher, report.teacher.score, primary)] if report.teacher.score else []
+    rows += _more_teachers(report, primary)
     if report.student:
-        rows.append(_model("student", report.student, primary))
+        rows.append(_model("student", report.student, report.student.score, primary))
     for name, baseline in report.baselines.items():
         rows.append(
             Candidate(
@@ -86,17 +88,21 @@ def _more_teachers(report: Report, primary: str) -> list[Candidate]:
     """Of several teachers the others, and all of them together."""
     if report.teachers is None:
         return []
-    rows = [_model("other", model, primary, f"Teacher {n}") for n, model in enumerate(report.teachers.more, 2)]
+    more = enumerate(report.teachers.more, 2)
+    rows = [_model("other", model, model.score, primary, f"Teacher {number}") for number, model in more]
     own, shares = report.teachers.together, ", ".join(f"{100 * share:.0f} %" for share in report.teachers.shares)
     note = f"answers averaged: {shares}"
     dev = (own.dev or {}).get(primary)
     return [*rows, Candidate("other", "Teachers together", note, None, None, None, own.score, own.metrics, dev)]
 
 
-def _model(kind: str, model: ModelFacts | Student, primary: str, title: str | None = None) -> Candidate:
+def _model(kind: str, model: Teacher | ModelFacts, own: Score, primary: str, title: str | None = None) -> Candidate:
     start = f"start: {model.start}" if isinstance(model, Student) else model_name(model.source)
     dev = (model.dev or {}).get(primary)
-    note = f"{model.model_type}, {start}"
+    scores = model.scores if isinstance(model, Teacher) else None
+    note = f"{scores.form if scores else model.model_type}, {start}"
+    if scores:
+        note += f", {own.n:,} texts"
     if isinstance(model, Student) and model.vocabulary is not None:
         note += f", {model.vocabulary.pieces:,} of {model.vocabulary.before:,} word pieces"
     return Candidate(
@@ -106,7 +112,7 @@ def _model(kind: str, model: ModelFacts | Student, primary: str, title: str | No
         model.shape,
         model.parameters,
         model.bytes,
-        model.score,
+        own,
         model.metrics,
         dev,
     )
