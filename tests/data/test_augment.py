@@ -299,11 +299,11 @@ def test_settings_that_cannot_be(options):
         augment(examples(["good"]), Table(), seed=0, **options)
 
 
-@pytest.mark.parametrize("identifier", [-1, 2**48])
+@pytest.mark.parametrize("identifier", [-1, 2**44])
 def test_ids_that_cannot_be(identifier):
     with pytest.raises(ValueError, match="ids"):
         augment(examples(["good"], ids=[identifier]), Table(), seed=0)
-    augment(examples(["good"], ids=[2**48 - 1]), Table(), seed=0, copies=4096)
+    augment(examples(["good"], ids=[2**44 - 1]), Table(), seed=0, copies=4096)
 
 
 def test_progress_is_told():

@@ -45,11 +45,11 @@ def plainly(folder, words, position, candidates):
     return [piece for piece in pieces if not piece.startswith("##")]
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 64])
-def test_the_same_as_one_call_a_sentence(tmp_path, batch_size):
+@pytest.mark.parametrize("batch_tokens", [1, 40, 8192])
+def test_the_same_as_one_call_a_sentence(tmp_path, batch_tokens):
     folder = masked_lm(tmp_path / "model")
     proposer = MaskedLMProposer.load(folder, candidates=12)
-    proposer.batch_size = batch_size
+    proposer.batch_tokens = batch_tokens
     found = proposer.propose(SENTENCES, POSITIONS)
     assert found == [plainly(folder, words, at, 12) for words, at in zip(SENTENCES, POSITIONS, strict=True)]
     assert all(0 < len(words) <= 12 for words in found)

@@ -11,6 +11,7 @@ __all__ = [
     "EXPORT_FORMATS",
     "Allowed",
     "Assistants",
+    "AugmentMethods",
     "ExportFormat",
     "ExportFormats",
     "Layers",
@@ -99,6 +100,21 @@ Temperature = Annotated[
     _ABOVE_ZERO | tuple[_ABOVE_ZERO, _ABOVE_ZERO],
     _NUMBERS,
     Allowed("a number above 0, or two such as [4.0, 1.0]: at the first step and at the last"),
+]
+
+AugmentMethods = Annotated[
+    Literal["auto", "none"]
+    | Annotated[
+        tuple[
+            Literal["masked-lm", "conditional-masked-lm", "glove", "embeddings", "masking", "ngram", "recombine"], ...
+        ],
+        _TUPLE,
+        Field(min_length=1),
+    ],
+    Allowed(
+        '"auto", "none" or a list of "masked-lm", "conditional-masked-lm", "glove", "embeddings", "masking", "ngram", '
+        '"recombine"'
+    ),
 ]
 
 ExportFormat = Literal["onnx-float32", "onnx-int8", "openvino-float32", "openvino-bfloat16", "openvino-int8"]

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from potstill.config.kinds import Place, Source, Sources, Text
+from potstill.config.kinds import AugmentMethods, Place, Source, Sources, Text
 from potstill.errors import SettingsError
 
 __all__ = ["AugmentSettings", "DataSettings", "GeneralSettings", "Section"]
@@ -129,18 +129,36 @@ class GeneralSettings(Section):
 
 
 class AugmentSettings(Section):
-    """More texts, made from the training texts by replacing words."""
+    """More texts, made from the training texts."""
 
-    method: Literal["auto", "none", "masked-lm", "glove", "embeddings"] = Field(
+    method: AugmentMethods = Field(
         default="auto",
-        description="Who proposes words: the teacher's masked-LM head, a GloVe file, its embedding table; auto: the "
-        "first of them that is there.",
+        description="How, one way or several. Words replaced, the label kept: by a masked LM, by one that has learned "
+        "to read the label too, by nearest words in a GloVe file or in the teacher's embedding table. Left to the "
+        "teacher to label: words masked, short phrases, new pairs of the texts that there are. auto: masked-lm where "
+        "the teacher has a head or augment.model is set, else glove where augment.vectors is set, else embeddings.",
+    )
+    model: Source | None = Field(
+        default=None,
+        description="The masked LM, such as the model/ that potstill pretrain leaves; not set: the teacher with its "
+        "own head.",
+        examples=["runs/masked-lm/model"],
     )
     copies: int | None = Field(
-        default=None, ge=1, description="New texts for each text; not set: the distillation mode's own.", examples=[10]
+        default=None,
+        ge=1,
+        le=4096,
+        description="New texts for each text, by each method; of a pair for each side; not set: the distillation "
+        "mode's own.",
+        examples=[10],
     )
     probability: float = Field(default=0.4, gt=0, le=1, description="How likely a word is replaced.")
     candidates: int = Field(default=15, ge=1, description="Words among which a replacement is drawn.")
+    mask_probability: float = Field(default=0.1, gt=0, le=1, description="masking: how likely a word is masked.")
+    longest_ngram: int = Field(default=5, ge=1, description="ngram: most words in a phrase.")
+    epochs: int = Field(
+        default=3, ge=1, description="conditional-masked-lm: epochs of its training on the labelled texts."
+    )
     vectors: Place | None = Field(
         default=None,
         description="Word vectors in GloVe's text format, for words of several pieces.",
@@ -154,8 +172,19 @@ class AugmentSettings(Section):
 
     @model_validator(mode="after")
     def _agree(self) -> "AugmentSettings":
-        if self.method == "glove" and self.vectors is None:
+        named = () if isinstance(self.method, str) else self.method
+        twice = sorted({name for name in named if named.count(name) > 1})
+        if twice:
+            raise SettingsError(f"augment.method names {', '.join(twice)} twice", expected="each at most once")
+        if "glove" in named and self.vectors is None:
             raise SettingsError(
-                'augment.method = "glove" without augment.vectors', fix="set augment.vectors to a file of word vectors"
+                "augment.method names glove without augment.vectors",
+                fix="set augment.vectors to a file of word vectors",
+            )
+        if self.model is not None and self.method != "auto" and not {"masked-lm", "conditional-masked-lm"} & set(named):
+            raise SettingsError(
+                "augment.model with an augment.method that has no use for it",
+                expected="masked-lm or conditional-masked-lm",
+                fix="leave augment.model out, or name one of them",
             )
         return self

@@ -4,27 +4,37 @@ What proposes the words is passed in; this module knows no model and no word vec
 from (seed, example id, side, copy, word), so a new text never depends on the other examples or their order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
 
-from potstill.data.counter import mix, seed_key, uniform
+from potstill.data.counter import mix, uniform
 from potstill.data.examples import Examples
 from potstill.data.neighbours import StaticNeighbours
+from potstill.data.new_texts import COPY_BITS, NewTexts, check_copies, check_ids, combined, draw_key
 from potstill.data.stopwords import STOP_WORDS
 from potstill.data.words import is_letters, match_case, word_spans
 from potstill.errors import SettingsError
 from potstill.progress import SILENT, Reporter
 
-__all__ = ["ByPieces", "Proposer", "StaticNeighbours", "augment"]
+__all__ = [
+    "ByPieces",
+    "Proposer",
+    "Replacing",
+    "StaticNeighbours",
+    "augment",
+    "beside",
+    "is_replaceable",
+    "replaced",
+    "replaced_by_label",
+    "sentences_of",
+]
 
 # A masked LM takes a thousand times as long over a sentence as a look-up: it is told of progress more often.
 _ENTRIES_AT_ONCE = {True: 256, False: 2048}
-_COPY_BITS = 12
-_ID_BITS = 48
-_NEW_ID = 1 << 62
 
 
 class Proposer(Protocol):
@@ -84,54 +94,121 @@ def augment(
     max_candidates: int = 15,
     report: Reporter = SILENT,
 ) -> Examples:
-    """Make `copies` new texts of each text, each word replaced with `probability` by one of its candidates.
+    """Each example, followed by the texts that `replaced` makes of it with one proposer."""
+    rule = Replacing(copies, probability, stop_words, max_candidates)
+    return combined(examples, [replaced(examples, proposer, seed=seed, rule=rule, report=report)])
 
-    Stop words, words that are not letters alone and words without candidates stay. A candidate takes the casing of the
-    word it replaces (`Word`, `WORD`). Of a pair each side is rewritten in turn, beside the other side as it was, so
-    there are up to twice as many. Labels are copied.
 
-    Args:
-        examples: n examples; ids from 0 to 2^48 − 1.
-        proposer: Proposes the candidates.
-        seed: Any integer.
+@dataclass(frozen=True)
+class Replacing:
+    """How words are replaced.
+
+    Attributes:
         copies: New texts for each text, or for each side of a pair; 1 to 4,096.
         probability: How likely each word is replaced, above 0 to 1.
         stop_words: Casefolded words that stay.
         max_candidates: The first that many candidates are drawn from, all equally likely; at least 1.
-        report: Told of the texts rewritten.
 
-    Returns:
-        Each example, followed by the new ones made from it. Originals keep their ids; a new id is
-        2^62 + (id·2 + side)·2^12 + copy, so it depends on nothing else. A new text equal to an original or to another
-        new one (both sides, exactly) is dropped: of equal new texts the one with the smallest id stays.
+    Raises:
+        SettingsError: A value out of these ranges.
     """
-    if not (1 <= copies <= 1 << _COPY_BITS and 0 < probability <= 1 and max_candidates >= 1):
-        raise SettingsError(
-            f"{copies} copies at probability {probability} from {max_candidates} candidates",
-            expected="1 to 4,096 copies, a probability above 0 to 1, one candidate or more",
-        )
-    if len(examples) and not (examples.example_id.min() >= 0 and examples.example_id.max() < 1 << _ID_BITS):
-        raise ValueError("example ids must be from 0 to 2^48 - 1")
+
+    copies: int = 20
+    probability: float = 0.4
+    stop_words: frozenset[str] = STOP_WORDS
+    max_candidates: int = 15
+
+    def __post_init__(self) -> None:
+        check_copies(self.copies)
+        if not (0 < self.probability <= 1 and self.max_candidates >= 1):
+            raise SettingsError(
+                f"words replaced at probability {self.probability} from {self.max_candidates} candidates",
+                expected="a probability above 0 to 1, one candidate or more",
+            )
+
+
+def replaced(
+    examples: Examples,
+    proposer: Proposer,
+    *,
+    seed: int,
+    rule: Replacing,
+    method: str = "masked-lm",
+    report: Reporter = SILENT,
+) -> NewTexts:
+    """Make `copies` new texts of each text, each word replaced with `probability` by one of its candidates.
+
+    Stop words, words that are not letters alone and words without candidates stay. A candidate takes the casing of the
+    word it replaces (`Word`, `WORD`). Of a pair each side is rewritten in turn, beside the other side as it was, so
+    there are up to twice as many.
+
+    Args:
+        examples: n examples; ids from 0 to 2^44 − 1.
+        proposer: Proposes the candidates.
+        seed: Any integer.
+        rule: How words are replaced.
+        method: Its name in `NUMBERS`.
+        report: Told of the texts rewritten.
+    """
+    check_ids(examples)
     sides = [examples.texts] if examples.pairs is None else [examples.texts, examples.pairs]
-    rewriter = _Rewriter(proposer, seed, copies, probability, stop_words, max_candidates)
-    rewritten: list[list[list[tuple[int, str]]]] = [[[]] * len(examples) for _ in sides]
+    rewriter = _Rewriter(proposer, rule)
+    rows: list[list[tuple[int, str | tuple[str, str]]]] = [[] for _ in range(len(examples))]
     done = 0
+    keys = [draw_key(seed, method, examples.example_id, side) for side in range(len(sides))]
     for batch in _batches(sides, _ENTRIES_AT_ONCE[proposer.needs_context]):
-        entries = [_Entry(row, side, int(examples.example_id[row]), sides[side][row]) for row, side in batch]
+        entries = [_Entry(row, side, int(keys[side][row]), sides[side][row]) for row, side in batch]
         for entry, found in zip(entries, rewriter.rewrite(entries), strict=True):
-            rewritten[entry.side][entry.row] = found
+            rows[entry.row] += [(place, beside(examples, entry.row, entry.side, text)) for place, text in found]
         done += len(batch)
         report.progress(done, len(examples) * len(sides))
-    return _assemble(examples, rewritten)
+    return NewTexts(method, [sorted(found, key=itemgetter(0)) for found in rows])
+
+
+def replaced_by_label(
+    examples: Examples,
+    proposers: Mapping[int, Proposer],
+    *,
+    seed: int,
+    rule: Replacing,
+    method: str,
+    report: Reporter = SILENT,
+) -> NewTexts:
+    """As `replaced`, with a proposer for each label; examples of other labels are left as they are."""
+    made: list[Sequence[tuple[int, str | tuple[str, str]]]] = [()] * len(examples)
+    for label, proposer in proposers.items():
+        own = np.flatnonzero(examples.labels == label)
+        found = replaced(examples.select(own), proposer, seed=seed, rule=rule, method=method, report=report)
+        for row, new in zip(own.tolist(), found.rows, strict=True):
+            made[row] = new
+    return NewTexts(method, made)
+
+
+def beside(examples: Examples, row: int, side: int, text: str) -> str | tuple[str, str]:
+    """A new text in the place of one side of an example, the other side as it was."""
+    if examples.pairs is None:
+        return text
+    return (text, examples.pairs[row]) if side == 0 else (examples.texts[row], text)
+
+
+def is_replaceable(word: str, stop_words: frozenset[str]) -> bool:
+    """Whether Algorithm 1 may replace a word: letters alone, and no stop word."""
+    return is_letters(word) and word.casefold() not in stop_words
+
+
+def sentences_of(examples: Examples) -> list[tuple[str, ...]]:
+    """The words of every text and second text, each distinct sequence once, in the order of their rewriting."""
+    sides = [examples.texts] if examples.pairs is None else [examples.texts, examples.pairs]
+    return list(dict.fromkeys(_words(text) for texts in sides for text in texts))
 
 
 class _Entry:
     """One side of one example, and its words."""
 
-    __slots__ = ("eligible", "id", "row", "side", "spans", "text", "words")
+    __slots__ = ("eligible", "key", "row", "side", "spans", "text", "words")
 
-    def __init__(self, row: int, side: int, identifier: int, text: str) -> None:
-        self.row, self.side, self.id, self.text = row, side, identifier, text
+    def __init__(self, row: int, side: int, key: int, text: str) -> None:
+        self.row, self.side, self.key, self.text = row, side, key, text
         self.spans = word_spans(text)
         self.words = tuple(text[start:end] for start, end in self.spans)
         self.eligible: list[int] = []
@@ -146,13 +223,16 @@ class _Entry:
         return [*found, self.text[at:]]
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text[start:end] for start, end in word_spans(text))
+
+
 def _batches(sides: Sequence[Sequence[str]], size: int) -> Iterator[list[tuple[int, int]]]:
     # Equal sentences come together, so that candidates can be forgotten after each batch and none is asked for twice.
     together: dict[str, list[tuple[int, int]]] = {}
     for side, texts in enumerate(sides):
         for row, text in enumerate(texts):
-            sentence = " ".join(text[start:end] for start, end in word_spans(text))
-            together.setdefault(sentence, []).append((row, side))
+            together.setdefault(" ".join(_words(text)), []).append((row, side))
     batch: list[tuple[int, int]] = []
     for found in together.values():
         batch += found
@@ -174,23 +254,13 @@ class _Choices:
 
 
 class _Rewriter:
-    def __init__(
-        self,
-        proposer: Proposer,
-        seed: int,
-        copies: int,
-        probability: float,
-        stop_words: frozenset[str],
-        max_candidates: int,
-    ) -> None:
-        self.proposer, self.copies, self.probability = proposer, copies, probability
-        self.stop_words, self.max_candidates = stop_words, max_candidates
-        self.seed = seed_key(seed)
+    def __init__(self, proposer: Proposer, rule: Replacing) -> None:
+        self.proposer, self.rule = proposer, rule
         self.can_change: dict[str, bool] = {}
         self.by_word: dict[str, list[str]] = {}
 
     def rewrite(self, entries: Sequence[_Entry]) -> list[list[tuple[int, str]]]:
-        """The new texts of each entry as (copy, text); a copy with no word replaced is left out."""
+        """The new texts of each entry as (place, text); a copy with no word replaced is left out."""
         for entry in entries:
             entry.eligible = [place for place, word in enumerate(entry.words) if self._is_eligible(word)]
         choices = self._choose(entries)
@@ -199,38 +269,39 @@ class _Rewriter:
         counts = np.array([len(found) for found in candidates], dtype=np.int64)[request]
         pick = (uniform(choices.draw) * counts).astype(np.int64)
         found: list[list[tuple[int, str]]] = [[] for _ in entries]
+        places = [entry.side << COPY_BITS for entry in entries]
         now, pieces, original = (-1, -1), [""], [""]
         usable = np.flatnonzero(counts)
         columns = (choices.entry, choices.copy, choices.position, request, pick)
         for entry, copy, position, asked, which in zip(*(column[usable].tolist() for column in columns), strict=True):
             if now != (entry, copy):
                 if now[0] >= 0:
-                    found[now[0]].append((now[1], "".join(pieces)))
+                    found[now[0]].append((places[now[0]] + now[1], "".join(pieces)))
                 original = original if now[0] == entry else entries[entry].pieces()
                 now, pieces = (entry, copy), original.copy()
             pieces[2 * position + 1] = candidates[asked][which]
         if now[0] >= 0:
-            found[now[0]].append((now[1], "".join(pieces)))
+            found[now[0]].append((places[now[0]] + now[1], "".join(pieces)))
         return found
 
     def _is_eligible(self, word: str) -> bool:
         known = self.can_change.get(word)
         if known is None:
-            known = self.can_change[word] = is_letters(word) and word.casefold() not in self.stop_words
+            known = self.can_change[word] = is_replaceable(word, self.rule.stop_words)
         return known
 
     def _choose(self, entries: Sequence[_Entry]) -> _Choices:
         sizes = np.array([len(entry.eligible) for entry in entries], dtype=np.int64)
         eligible = np.array([place for entry in entries for place in entry.eligible], dtype=np.int64)
-        totals = sizes * self.copies
+        totals = sizes * self.rule.copies
         entry = np.repeat(np.arange(len(entries)), totals)
         within = np.arange(len(entry)) - np.repeat(np.cumsum(totals) - totals, totals)
         copy, slot = np.divmod(within, np.maximum(sizes, 1)[entry])
         position = eligible[(np.cumsum(sizes) - sizes)[entry] + slot]
-        identity = np.array([entry.id * 2 + entry.side for entry in entries], dtype=np.uint64)
-        of_copy = mix(mix(self.seed ^ identity)[entry] ^ copy.astype(np.uint64))
+        keys = np.array([entry.key for entry in entries], dtype=np.uint64)
+        of_copy = mix(mix(keys)[entry] ^ copy.astype(np.uint64))
         of_word = mix(of_copy ^ position.astype(np.uint64))
-        kept = np.flatnonzero(uniform(of_word) < self.probability)
+        kept = np.flatnonzero(uniform(of_word) < self.rule.probability)
         return _Choices(entry[kept], copy[kept], position[kept], mix(of_word[kept]))
 
     def _requests(
@@ -264,36 +335,6 @@ class _Rewriter:
             if fold not in seen and is_letters(candidate):
                 seen.add(fold)
                 kept.append(match_case(candidate, word))
-            if len(kept) == self.max_candidates:
+            if len(kept) == self.rule.max_candidates:
                 break
         return kept
-
-
-def _assemble(examples: Examples, rewritten: Sequence[Sequence[Sequence[tuple[int, str]]]]) -> Examples:
-    pairs = examples.pairs
-    rows: Sequence[str | tuple[str, str]] = (
-        examples.texts if pairs is None else list(zip(examples.texts, pairs, strict=True))
-    )
-    seen = set(rows)
-    made: list[list[tuple[int, str | tuple[str, str]]]] = [[] for _ in rows]
-    # In the order of ids, so that which of two equal new texts stays does not depend on the order of the examples.
-    for row in np.argsort(examples.example_id, kind="stable").tolist():
-        for side, found in enumerate(rewritten):
-            first_id = _NEW_ID + (int(examples.example_id[row]) * 2 + side << _COPY_BITS)
-            for copy, text in found[row]:
-                new: str | tuple[str, str] = text
-                if pairs is not None:
-                    new = (text, pairs[row]) if side == 0 else (examples.texts[row], text)
-                if new not in seen:
-                    seen.add(new)
-                    made[row].append((first_id + copy, new))
-    ids = [
-        identifier
-        for old, new_ones in zip(examples.example_id.tolist(), made, strict=True)
-        for identifier in (old, *(new_id for new_id, _ in new_ones))
-    ]
-    texts = [text for row, new_ones in enumerate(made) for text in (rows[row], *(new for _, new in new_ones))]
-    labels = np.repeat(examples.labels, [len(new_ones) + 1 for new_ones in made])
-    firsts = [text if isinstance(text, str) else text[0] for text in texts]
-    seconds = None if pairs is None else [text[1] for text in texts]
-    return Examples(np.array(ids, dtype=np.int64), firsts, seconds, labels)

@@ -8,24 +8,44 @@ import copy
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
+from potstill.data.batching import length_batches
+from potstill.data.encoding import TextEncoder
 from potstill.data.masking import MaskVocabulary
 from potstill.data.words import WORD_MARKS
 from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES
+from potstill.models.forward import forward_inputs
 from potstill.models.loading import load_model, longest_input, read_config
+from potstill.models.precision import Precision, choose_attention, held
 
 __all__ = ["MaskedLMProposer", "has_masked_lm_head", "load_masked_lm", "masked_lm_over", "word_logits"]
 
 
 def has_masked_lm_head(folder: Path) -> bool:
-    """Whether the checkpoint holds the weights of a masked-LM head."""
+    """Whether the checkpoint holds the weights of a masked-LM head.
+
+    A file that names none of them is not loaded; else what it holds is checked by loading it.
+    """
+    config = read_config(folder)
+    heads = tuple(f"{name}." for name in ANATOMIES[config.model_type].masked_lm_head)
+    names: list[str] = []
+    try:
+        for path in folder.glob("*.safetensors"):
+            with safe_open(str(path), framework="pt") as file:
+                names += file.keys()
+    except SafetensorError:
+        names = list(heads)  # loading says what is wrong with it
+    if names and not any(name.startswith(heads) for name in names):
+        return False
     with torch.random.fork_rng():  # what is missing is drawn, and thrown away
-        return not load_model(AutoModelForMaskedLM, folder, read_config(folder), torch.float32)[1]
+        return not load_model(AutoModelForMaskedLM, folder, config, torch.float32)[1]
 
 
 def load_masked_lm(folder: Path, *, seed: int | None = None) -> PreTrainedModel:
@@ -80,77 +100,109 @@ def word_logits(model: PreTrainedModel, hidden: Tensor) -> Tensor:
     What the model's own forward pass computes, at these places alone: the head costs as much as a layer or two, and
     masked-LM training needs it at 15 % of the places.
     """
-    for name in ANATOMIES[model.config.model_type].masked_lm_head:
+    for name in _head_of(model):
         hidden = model.get_submodule(name)(hidden)
     return hidden
+
+
+def _head_of(model: PreTrainedModel) -> tuple[str, ...]:
+    return ANATOMIES[model.config.model_type].masked_lm_head
 
 
 class MaskedLMProposer:
     """Proposes the words that a masked LM finds likely in a word's place (a `potstill.data.augment.Proposer`).
 
+    It reads *masked sentence [SEP] original sentence* or, with `condition`, *condition [SEP] masked sentence*. Scores
+    of words are computed at the masked place alone, in float32 whatever the encoder is held in, so that rounding does
+    not order the candidates.
+
     Args:
-        model: With a real masked-LM head, eval mode.
+        model: With a real masked-LM head; put into eval mode, its encoder held in what `precision` says.
         tokenizer: Its own.
-        candidates: Pieces proposed for a place; pieces that do not begin a word are dropped.
-        batch_size: Sentences in one forward pass.
+        candidates: Pieces looked at for a place, the likeliest first; those that do not begin a word are dropped.
+        condition: A text that stands before the masked sentence, in place of the original after it: a label's name, for
+            a model trained to read it (cBERT). None: the original.
+        precision: As in `potstill.models.precision.held`.
+        batch_tokens: Tokens in a forward pass, padding included.
     """
 
     needs_context = True
 
-    def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer, *, candidates: int, batch_size: int = 64) -> None:
-        self.model, self.tokenizer = model, tokenizer
-        self.candidates, self.batch_size = candidates, batch_size
-        tokenizer.no_padding()
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Tokenizer,
+        *,
+        candidates: int,
+        condition: str | None = None,
+        precision: Precision = "float32",
+        batch_tokens: int = 4096,
+    ) -> None:
         self.mask_id = MaskVocabulary.of(tokenizer).mask_token_id
+        self.candidates, self.condition, self.batch_tokens = candidates, condition, batch_tokens
+        self.head = [copy.deepcopy(model.get_submodule(name)).float().eval() for name in _head_of(model)]
+        self.model = held(model.eval(), precision)
+        self.encoder = TextEncoder(tokenizer, max_length=longest_input(model.config))
         self.mask = str(tokenizer.id_to_token(self.mask_id))
-        self.marked = any(piece.startswith(WORD_MARKS) for piece in tokenizer.get_vocab())
-        tokenizer.enable_truncation(longest_input(model.config))
+        self._words, self._first = _beginnings(tokenizer, int(model.config.vocab_size))
 
     @classmethod
-    def load(cls, folder: Path, *, candidates: int) -> "MaskedLMProposer":
+    def load(cls, folder: Path, *, candidates: int, precision: Precision = "float32") -> "MaskedLMProposer":
         """From a model's folder.
 
         Raises:
             ModelError: The checkpoint has no masked-LM head.
         """
-        return cls(load_masked_lm(folder), Tokenizer.from_file(str(folder / "tokenizer.json")), candidates=candidates)
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        return cls(load_masked_lm(folder), tokenizer, candidates=candidates, precision=precision)
 
     @torch.inference_mode()
     def propose(self, sentences: Sequence[Sequence[str]], positions: Sequence[int]) -> list[list[str]]:
-        """As `Proposer.propose`."""
-        encodings = []
+        """As `Proposer.propose`: in batches of like length."""
+        masked, beside, before = [], [], []
         for words, position in zip(sentences, positions, strict=True):
-            masked = [*words[:position], self.mask, *words[position + 1 :]]
-            encodings.append(self.tokenizer.encode(" ".join(masked), " ".join(words)))
-        order = sorted(range(len(encodings)), key=lambda row: len(encodings[row].ids))
-        found: list[list[str]] = [[] for _ in encodings]
-        for start in range(0, len(order), self.batch_size):
-            rows = order[start : start + self.batch_size]
-            longest = max(len(encodings[row].ids) for row in rows)
-            ids = torch.full((len(rows), longest), int(self.model.config.pad_token_id))
-            mask = torch.zeros(len(rows), longest, dtype=torch.long)
-            kinds = torch.zeros(len(rows), longest, dtype=torch.long)
-            for place, row in enumerate(rows):
-                size = len(encodings[row].ids)
-                ids[place, :size] = torch.tensor(encodings[row].ids)
-                kinds[place, :size] = torch.tensor(encodings[row].type_ids)
-                mask[place, :size] = 1
-            extra = {"token_type_ids": kinds} if getattr(self.model.config, "type_vocab_size", 0) > 1 else {}
-            logits = self.model(input_ids=ids, attention_mask=mask, **extra).logits
-            for place, row in enumerate(rows):
-                where = torch.eq(ids[place], self.mask_id).nonzero()
-                before = " ".join(sentences[row][: positions[row]]).count(self.mask)  # a text may hold masks of its own
-                if len(where) > before:  # a very long sentence may have lost its mask to the cut
-                    best = logits[place, int(where[before])].topk(min(self.candidates, logits.shape[-1])).indices
-                    begun = [self._word(token, is_first=positions[row] == 0) for token in best.tolist()]
-                    found[row] = [word for word in begun if word is not None]
+            masked.append(" ".join([*words[:position], self.mask, *words[position + 1 :]]))
+            beside.append(" ".join(words) if self.condition is None else self.condition)
+            ahead = beside[-1:] if self.condition is not None else []
+            before.append(" ".join([*ahead, *words[:position]]).count(self.mask))  # a text may hold masks of its own
+        texts = (masked, beside) if self.condition is None else (beside, masked)
+        encodings = self.encoder.encode(*texts)
+        found: list[list[str]] = [[] for _ in masked]
+        lengths, rows = encodings.lengths, np.arange(len(masked), dtype=np.int64)
+        batches = length_batches(lengths, rows, batch_size=512, seed=0, epoch=0, max_tokens=self.batch_tokens)
+        for batch in batches:
+            arrays = encodings.batch(batch)
+            places = [np.flatnonzero(ids == self.mask_id) for ids in arrays["input_ids"]]
+            # A very long sentence may have lost its mask to the cut.
+            kept = [i for i, row in enumerate(batch.tolist()) if len(places[i]) > before[row]]
+            if kept:
+                at = torch.tensor([int(places[i][before[batch[i]]]) for i in kept])
+                best = self._best(arrays, torch.tensor(kept), at)
+                for i, tokens in zip(kept, best, strict=True):
+                    table = self._first if positions[batch[i]] == 0 else self._words
+                    found[batch[i]] = [word for token in tokens if (word := table[token]) is not None]
         return found
 
-    def _word(self, token: int, *, is_first: bool) -> str | None:
-        """The word that a piece begins; None for a piece within a word."""
-        piece = self.tokenizer.id_to_token(token)
-        if piece is None or piece.startswith("##"):
-            return None
-        if self.marked and not is_first and not piece.startswith(WORD_MARKS):
-            return None
-        return piece.lstrip("".join(WORD_MARKS))
+    def _best(self, arrays: dict[str, np.ndarray], rows: Tensor, places: Tensor) -> list[list[int]]:
+        """The likeliest pieces at one place of each of some rows."""
+        choose_attention(self.model, arrays["input_ids"].shape[1], backward=False)
+        hidden = self.model.base_model(**forward_inputs(self.model, arrays))[0]
+        scores = hidden[rows.to(hidden.device), places.to(hidden.device)].float()
+        for part in self.head:
+            scores = part(scores)
+        best: list[list[int]] = scores.topk(min(self.candidates, scores.shape[-1])).indices.tolist()
+        return best
+
+
+def _beginnings(tokenizer: Tokenizer, size: int) -> tuple[list[str | None], list[str | None]]:
+    """Piece → the word that it begins, or None for a piece within a word: within a text, and as its first word."""
+    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    marked = any(piece.startswith(WORD_MARKS) for piece in vocabulary)
+    within: list[str | None] = [None] * max(size, max(vocabulary.values()) + 1)
+    first = within.copy()
+    for piece, token in vocabulary.items():
+        if not piece.startswith("##"):
+            word = piece.lstrip("".join(WORD_MARKS))
+            first[token] = word
+            within[token] = word if not marked or piece.startswith(WORD_MARKS) else None
+    return within, first

@@ -16,12 +16,13 @@ from potstill.data.masking import MaskVocabulary
 from potstill.data.pruning import kept_pieces
 from potstill.data.schema import Columns
 from potstill.data.sources import Source, resolve_data, resolve_model
-from potstill.errors import DataError, ModelError, SettingsError, SourceError
+from potstill.errors import DataError, ModelError, SettingsError
 from potstill.losses import value_kl
 from potstill.models.loading import longest_input
 from potstill.models.masked_lm import has_masked_lm_head
 from potstill.models.student import Shape
 from potstill.models.teacher import has_classifier
+from potstill.pipeline.augmenting import Augmenting, choose_augmenting
 from potstill.pipeline.findings import ScoresFile
 from potstill.pipeline.inputs import check_texts, checked_model
 from potstill.pipeline.scored import read_scored
@@ -56,6 +57,7 @@ class Job:
         assistants: Shapes between teacher and student, largest first.
         recipe: With the settings' overrides, and without what the two sides cannot compare.
         notes: What the plan and the report say of that.
+        augmenting: How training texts are multiplied.
         scores: The file of scores that teaches; None where a model does.
     """
 
@@ -72,6 +74,7 @@ class Job:
     assistants: tuple[Shape, ...]
     recipe: Recipe
     notes: tuple[str, ...]
+    augmenting: Augmenting
     scores: ScoresFile | None = None
 
     @property
@@ -130,12 +133,6 @@ class Job:
         return Conditions(run.seed, self.settings.distill.precision, 60 * run.checkpoint_minutes)
 
     @property
-    def copies(self) -> int:
-        """New texts for each training text."""
-        named = self.settings.augment.copies
-        return self.recipe.copies if named is None else named
-
-    @property
     def files(self) -> dict[str, str]:
         """Digests of further files that the settings name."""
         augment = self.settings.augment
@@ -190,7 +187,6 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     _check_shapes(settings, (Shape.of(config), *assistants, side.shape), way, recipe)
     _check_extras(settings)
     _check_vocabulary(settings, side.folder)
-    _check_augmenting(settings, teacher)
     _check_masked(settings, teacher, recipe)
     texts = tuple(resolve_data(name, report=report) for name in settings.general.texts)
     check_texts(texts, "general.texts", report)
@@ -208,6 +204,9 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         assistants=assistants,
         recipe=recipe,
         notes=notes,
+        augmenting=choose_augmenting(
+            settings, recipe.copies, teacher, [side.folder, *(source.paths[0] for source in more)], report
+        ),
         scores=scores,
     )
 
@@ -252,14 +251,6 @@ def _check_shapes(settings: Settings, shapes: Sequence[Shape], way: str, recipe:
             )
         _check_shape(shapes[-1], shapes[0], "model", replace(recipe, phases=(recipe.general,)))
     _check_layers(settings, way, shapes[-2])
-
-
-def _check_augmenting(settings: Settings, teacher: Source) -> None:
-    for name in (settings.augment.vectors, settings.augment.stop_words):
-        if name is not None and not Path(name).is_file():
-            raise SourceError(f"there is no file {name}", fix="give the path of an existing file")
-    if settings.augment.method == "masked-lm" and not has_masked_lm_head(teacher.paths[0]):
-        raise ModelError(f"{teacher.name} has no masked-LM head", fix="choose another augment.method")
 
 
 def _check_vocabulary(settings: Settings, folder: Path) -> None:

@@ -116,7 +116,7 @@ def _estimates(
 ) -> dict[str, float]:
     """Seconds of the trainings: 6 × non-embedding parameters a token trained, 2 × a token of the teacher's forward."""
     settings = job.settings
-    every = rows * (1 + (0 if settings.augment.method == "none" else job.copies))
+    every = rows * (1 + job.augmenting.copies * len(job.augmenting.methods))
     seen = sum(p.epochs * every if p.epochs is not None else p.examples for p in job.recipe.phases)
     forward = 2 * teacher.non_embedding if job.scores is None else 0
     step = (6 * student.non_embedding + forward) / _FLOPS

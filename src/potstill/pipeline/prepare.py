@@ -1,25 +1,16 @@
-"""The data stages: splits, augmentation."""
+"""The data stage: sources read, checked and split."""
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from tokenizers import Tokenizer
-
-from potstill.data.augment import ByPieces, Proposer, augment
-from potstill.data.neighbours import StaticNeighbours
-from potstill.data.schema import LabelRule, SplitRule, Splits, evaluation_keys, examples_without, load_splits
+from potstill.data.schema import LabelRule, SplitRule, Splits, load_splits
 from potstill.data.sources import Source
-from potstill.data.stopwords import STOP_WORDS, read_stop_words
 from potstill.data.tables import Table, read_table
-from potstill.models.vocabulary import whole_words, word_rows
 from potstill.pipeline.inputs import unlabelled_table
 from potstill.pipeline.job import Job
-from potstill.pipeline.results import read_split
 from potstill.pipeline.run import Context
 from potstill.storage import write_json
 
-__all__ = ["augmented", "source_rows", "split_data", "write_splits"]
+__all__ = ["source_rows", "split_data", "write_splits"]
 
 
 def split_data(context: Context, job: Job) -> None:
@@ -67,55 +58,3 @@ def source_rows(job: Job) -> list[dict[str, Any]]:
         {"role": role, "source": s.name, "sha256": s.sha256, "licence": s.licence, "origin": s.origin}
         for role, s in roles
     ]
-
-
-def augmented(context: Context, job: Job) -> None:
-    """Write the training texts with their copies; where nothing can propose words, the texts alone."""
-    settings = job.settings.augment
-    train = read_split(context.done["data"], "train")
-    assert train is not None
-    copies = job.copies
-    method, proposer = _proposer(job)
-    if proposer is not None and copies:
-        stop = read_stop_words(Path(settings.stop_words)) if settings.stop_words else STOP_WORDS
-        made = augment(
-            train,
-            proposer,
-            seed=job.settings.run.seed,
-            copies=copies,
-            probability=settings.probability,
-            stop_words=stop,
-            max_candidates=settings.candidates,
-            report=context.report,
-        )
-        # A rewritten text may happen to be one of those that judge.
-        made = examples_without(made, evaluation_keys(*(read_split(context.done["data"], n) for n in ("dev", "test"))))
-    else:
-        made = train
-    made.write(context.folder / "train.arrow")
-    facts = {"method": method, "copies": copies if proposer is not None else 0, "made": len(made) - len(train)}
-    write_json(context.folder / "facts.json", facts)
-    context.report.note(f"{facts['made']:,} texts made by {method} from {len(train):,}")
-
-
-def _proposer(job: Job) -> tuple[str, Proposer | None]:
-    from potstill.models.masked_lm import MaskedLMProposer, has_masked_lm_head
-
-    settings, model = job.settings.augment, job.teacher.paths[0]
-    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-    has_head = settings.method in ("auto", "masked-lm") and has_masked_lm_head(model)
-    method = settings.method
-    if method == "auto":
-        method = "masked-lm" if has_head else "glove" if settings.vectors else "embeddings"
-    if method == "none":
-        return method, None
-    if method == "glove":
-        return method, StaticNeighbours.from_glove(Path(str(settings.vectors)), k=settings.candidates)
-    words, rows = word_rows(model, tokenizer)
-    static = StaticNeighbours.from_vectors(words, np.asarray(rows, dtype=np.float32), k=settings.candidates)
-    if method == "embeddings":
-        return method, static
-    if settings.vectors is not None:
-        static = StaticNeighbours.from_glove(Path(settings.vectors), k=settings.candidates)
-    contextual = MaskedLMProposer.load(model, candidates=settings.candidates)
-    return method, ByPieces(contextual, static, whole_words(tokenizer))

@@ -6,6 +6,13 @@ from typing import Any
 
 from potstill.models.loading import read_config
 from potstill.models.student import Shape
+from potstill.pipeline.augment_stages import (
+    CANDIDATES,
+    CONDITIONAL,
+    augment_stage,
+    candidates_stage,
+    conditional_stage,
+)
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import (
     assistant_stage,
@@ -19,7 +26,7 @@ from potstill.pipeline.general import general_stage
 from potstill.pipeline.inputs import threads
 from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.judge import export_stage, latency_stage, score_stage, teacher_check_stage, tfidf_stage
-from potstill.pipeline.prepare import augmented, split_data
+from potstill.pipeline.prepare import split_data
 from potstill.pipeline.run import Context, Stage
 from potstill.pipeline.scored_stages import base_stage, scored_data
 from potstill.pipeline.tune_stages import hard_labels_stage, small_baseline_stage, teacher_stage
@@ -156,16 +163,8 @@ class _Stages:
 
     def add_texts(self) -> None:
         """The texts that are distilled on."""
-        job, augment = self.job, self.settings.augment
-        made = {**augment.model_dump(mode="json"), "copies": job.copies, "files": job.files}
-        self.add(
-            "augment",
-            partial(augmented, job=job),
-            depends={**made, "seed": self.settings.run.seed, "model": job.teacher.sha256},
-            needs=("data",),
-            detail=augment.method,
-        )
-
+        job = self.job
+        self.add_augmenting()
         if self.settings.student.vocabulary != "full":
             self.cut = (STAGE,)
             self.add(
@@ -175,6 +174,47 @@ class _Stages:
                 needs=("data", "augment"),
                 detail="the pieces of words that the student keeps",
             )
+
+    def add_augmenting(self) -> None:
+        """The masked LM that reads labels, the candidates, and the new texts, where the methods ask for them."""
+        job, augment, chosen = self.job, self.settings.augment, self.job.augmenting
+        proposing = {"methods": list(chosen.proposing), "files": job.files, "candidates": augment.candidates}
+        model = {"model": chosen.model and chosen.model.sha256}
+        needs: tuple[str, ...] = ("data",)
+        if chosen.conditional:
+            self.add(
+                CONDITIONAL,
+                partial(conditional_stage, job=job, budget=self.budget),
+                depends={**model, **self.trained, **self.precision, "epochs": augment.epochs},
+                needs=needs,
+                detail="the masked LM learns to read labels",
+                share=1,
+            )
+            needs = (*needs, CONDITIONAL)
+        if chosen.proposing:
+            self.add(
+                CANDIDATES,
+                partial(candidates_stage, job=job),
+                depends={**proposing, **model, **self.precision},
+                needs=needs,
+                detail=f"words that {chosen.model_name} proposes",
+            )
+            needs = (*needs, CANDIDATES)
+        drawn = augment.model_dump(mode="json", exclude={"method", "model", "copies", "epochs"})
+        self.add(
+            "augment",
+            partial(augment_stage, job=job),
+            depends={
+                **drawn,
+                "methods": list(chosen.methods),
+                "copies": chosen.copies,
+                "files": job.files,
+                "seed": self.settings.run.seed,
+                "model": job.teacher.sha256,
+            },
+            needs=needs,
+            detail=", ".join(chosen.methods) or "none",
+        )
 
     def add_assistants(self) -> str:
         """The chain from teacher to student; returns the stage whose model teaches the student."""

@@ -9,10 +9,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import PreTrainedModel
 
 from potstill.data.encoding import TextEncoder
-from potstill.data.examples import Examples
+from potstill.data.examples import UNLABELLED, Examples
 from potstill.models.loading import longest_input, read_config
 from potstill.models.teacher import load_classifier
 from potstill.pipeline.budget import Budget
@@ -102,6 +103,7 @@ def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str,
     model = model_of(context, context.done[start])
     encoder = task_encoder(job, context.done[start] / "model", length_of(context, start))
     examples, dev = Examples.read(context.done["augment"] / "train.arrow"), split_of(context, "dev")
+    examples = examples.select(np.flatnonzero(examples.labels != UNLABELLED))
     steps = sum(facts["steps"] for facts in taught.values())
     hyper = {
         "batch_size": last["batch_size"],

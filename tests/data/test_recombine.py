@@ -1,0 +1,83 @@
+"""New pairs out of old ones: near partners against plain dense TF-IDF, random ones against plain draws."""
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from tests.data.test_sampling import mix, share
+
+from potstill.data import recombine
+from potstill.data.examples import Examples
+from potstill.data.new_texts import combined
+from potstill.data.recombine import recombined
+from potstill.data.stopwords import STOP_WORDS
+from potstill.errors import DataError
+
+WORDS = "film plot actor story good bad dull music scene camera light sound the of and".split()
+
+
+def pairs(count, seed=0):
+    draw = np.random.default_rng(seed)
+    texts = [" ".join(draw.choice(WORDS, draw.integers(2, 9))) for _ in range(2 * count)]
+    return Examples(np.arange(count) * 3 + 1, texts[:count], texts[count:], np.arange(count) % 2)
+
+
+def plainly(given, seed, copies):
+    """Every pair of texts compared, in float64."""
+    partners = list(dict.fromkeys(given.pairs))
+    own = TfidfVectorizer(stop_words=sorted(STOP_WORDS), sublinear_tf=True).fit([*given.texts, *partners])
+    similar = own.transform(given.texts).toarray() @ own.transform(partners).toarray().T
+    rows = []
+    for row, (first, second) in enumerate(zip(given.texts, given.pairs, strict=True)):
+        found = []
+        key = mix(mix(seed) ^ (6 << 45 | int(given.example_id[row]) * 2))
+        for copy in range(0, copies, 2):
+            partner = partners[int(share(mix(key ^ copy)) * len(partners))]
+            if partner != second:
+                found.append((copy, (first, partner)))
+        order = [j for j in np.argsort(-similar[row].round(5), kind="stable") if similar[row][j] > 0]
+        near = [partners[j] for j in order if partners[j] != second][: copies // 2]
+        rows.append((sorted(found), near, similar[row], partners))
+    return rows
+
+
+@pytest.mark.parametrize(("copies", "entries"), [(1, 10**6), (6, 10**6), (7, 90), (400, 1)])
+def test_against_plain_tfidf(monkeypatch, copies, entries):
+    monkeypatch.setattr(recombine, "_ENTRIES", entries)  # blocks of all, of two, of one
+    given = pairs(40)
+    found = recombined(given, seed=3, copies=copies)
+    for row, (random, near, similar, partners) in enumerate(plainly(given, 3, copies)):
+        assert [entry for entry in found.rows[row] if entry[0] % 2 == 0] == random
+        chosen = [new for place, new in found.rows[row] if place % 2]
+        assert [first for first, _ in chosen] == [given.texts[row]] * len(near)
+        values = {partner: similar[j] for j, partner in enumerate(partners)}
+        # Equally near ones may change places by rounding; how near they are may not.
+        assert np.allclose([values[second] for _, second in chosen], [values[second] for second in near], atol=1e-5)
+        assert len({second for _, second in chosen} - {given.pairs[row]}) == len(near)
+
+
+def test_they_are_new_unlabelled_and_do_not_depend_on_order():
+    given = pairs(30)
+    found = combined(given, [recombined(given, seed=0, copies=8)])
+    new = found.example_id >= 2**62
+    assert new.sum() > 150
+    assert (found.labels[new] == -1).all()
+    whole = list(zip(found.texts, found.pairs, strict=True))
+    assert len(set(whole)) == len(whole)
+    assert set(found.texts) == set(given.texts)
+    assert set(found.pairs) == set(given.pairs)
+    mixed = given.select(np.random.default_rng(1).permutation(30))
+    turned = combined(mixed, [recombined(mixed, seed=0, copies=8)])
+    assert dict(zip(found.example_id.tolist(), whole, strict=True)) == dict(
+        zip(turned.example_id.tolist(), zip(turned.texts, turned.pairs, strict=True), strict=True)
+    )
+    other = combined(given, [recombined(given, seed=1, copies=8)])
+    assert set(zip(other.texts, other.pairs, strict=True)) != set(whole)
+
+
+def test_nothing_to_recombine():
+    with pytest.raises(DataError, match="no pairs"):
+        recombined(Examples(np.arange(1), ["a"], None, np.zeros(1)), seed=0, copies=2)
+    none = Examples(np.zeros(0, dtype=np.int64), [], [], np.zeros(0, dtype=np.int64))
+    assert list(recombined(none, seed=0, copies=4).rows) == []
+    wordless = Examples(np.arange(2), ["!", "?"], ["of", "."], np.zeros(2, dtype=np.int64))
+    assert all(place % 2 == 0 for row in recombined(wordless, seed=0, copies=20).rows for place, _ in row)
