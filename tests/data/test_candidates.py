@@ -1,6 +1,8 @@
 """Candidates kept in shards: the same texts as without them, whatever was interrupted, and no one asked twice."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather
 import pytest
 
 from potstill.data.augment import augment, sentences_of
@@ -90,6 +92,15 @@ def test_in_order_one_shard_is_read_at_a_time(tmp_path, monkeypatch):
             if word in ("good", "film"):
                 stored.propose([sentence], [place])
     assert read == sorted(set(read))
+
+
+def test_shards_of_long_texts_hold_fewer(tmp_path):
+    texts = [("good",) * 9000, ("film",) * 9000, ("plot",) * 20_000, ("bad",), ("café",)]
+    asked = InContext()
+    asked.propose = lambda sentences, positions: [[] for _ in positions]
+    write_candidates(tmp_path, texts, asked, stop_words=STOP_WORDS)
+    rows = [len(set(pa.feather.read_table(str(path))["sentence"].to_pylist())) for path in sorted(tmp_path.iterdir())]
+    assert rows == [1, 1, 1, 2]
 
 
 def test_what_was_never_asked_for_is_said(tmp_path):

@@ -4,7 +4,15 @@ import pytest
 import torch
 from tests.tiny import tiny_bert, tiny_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
+from transformers import (
+    AutoModelForMaskedLM,
+    BertConfig,
+    BertForMaskedLM,
+    FillMaskPipeline,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
 
 from potstill.errors import ModelError
 from potstill.models.masked_lm import MaskedLMProposer, has_masked_lm_head
@@ -13,7 +21,7 @@ SENTENCES = ["the film was good".split(), "a bad plot".split(), "i liked it very
 POSITIONS = [3, 1, 4, 0]
 
 
-def masked_lm(folder, seed=0):
+def masked_lm(folder, seed=0, **config):
     tokenizer = tiny_tokenizer()
     config = BertConfig(
         vocab_size=tokenizer.get_vocab_size(),
@@ -21,8 +29,8 @@ def masked_lm(folder, seed=0):
         num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=48,
-        max_position_embeddings=48,
         initializer_range=0.3,
+        **{"max_position_embeddings": 48, **config},
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -56,6 +64,42 @@ def test_the_same_as_one_call_a_sentence(tmp_path, batch_tokens):
     assert proposer.needs_context
 
 
+def test_the_same_as_fill_mask_of_transformers(tmp_path):
+    folder = masked_lm(tmp_path / "model", type_vocab_size=1)  # the pipeline gives a text's halves one type
+    special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "mask_token": "[MASK]", "sep_token": "[SEP]"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **special)
+    fill = FillMaskPipeline(model=AutoModelForMaskedLM.from_pretrained(folder), tokenizer=tokenizer)
+    found = MaskedLMProposer.load(folder, candidates=12).propose(SENTENCES, POSITIONS)
+    for words, at, own in zip(SENTENCES, POSITIONS, found, strict=True):
+        masked = " ".join([*words[:at], "[MASK]", *words[at + 1 :]])
+        pieces = [answer["token_str"] for answer in fill(f"{masked} [SEP] {' '.join(words)}", top_k=12)]
+        assert own == [piece for piece in pieces if not piece.startswith("##")]
+
+
+def test_a_condition_stands_before_the_masked_sentence(tmp_path):
+    folder = masked_lm(tmp_path / "model")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    model = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    own = MaskedLMProposer(model, tokenizer, candidates=12, condition="good [MASK]")
+    for words, at in zip(SENTENCES, POSITIONS, strict=True):
+        encoding = tiny_tokenizer().encode("good [MASK]", " ".join([*words[:at], "[MASK]", *words[at + 1 :]]))
+        with torch.no_grad():
+            logits = model(torch.tensor([encoding.ids]), token_type_ids=torch.tensor([encoding.type_ids])).logits[0]
+        place = [index for index, token in enumerate(encoding.tokens) if token == "[MASK]"][1]
+        wanted = [tokenizer.id_to_token(int(token)) for token in logits[place].argsort(descending=True)[:12]]
+        assert own.propose([words], [at]) == [[piece for piece in wanted if not piece.startswith("##")]]
+
+
+def test_bfloat16_orders_candidates_in_float32(tmp_path):
+    folder = masked_lm(tmp_path / "model")
+    plain = MaskedLMProposer.load(folder, candidates=12)
+    rounded = MaskedLMProposer.load(folder, candidates=12, precision="bfloat16")
+    assert next(rounded.model.base_model.parameters()).dtype == torch.bfloat16
+    assert {weight.dtype for part in rounded.head for weight in part.parameters()} == {torch.float32}
+    for own, other in zip(plain.propose(SENTENCES, POSITIONS), rounded.propose(SENTENCES, POSITIONS), strict=True):
+        assert len(set(own) & set(other)) >= 0.8 * len(own)
+
+
 def test_a_mask_that_stands_in_the_text_is_not_taken_for_ours(tmp_path):
     folder = masked_lm(tmp_path / "model")
     proposer = MaskedLMProposer.load(folder, candidates=200)
@@ -78,6 +122,15 @@ def test_a_word_cut_off_by_the_models_length_gets_nothing(tmp_path):
     first, last = proposer.propose([long, long], [2, 199])
     assert first
     assert last == []
+
+
+def test_of_a_long_text_the_words_around_are_read(tmp_path):
+    folder = masked_lm(tmp_path / "model", max_position_embeddings=300)
+    proposer = MaskedLMProposer.load(folder, candidates=12)
+    words = [*["good", "bad", "film"] * 50, "plot"]
+    found = proposer.propose([words] * 3, [0, 80, 150])
+    around = [(words[:49], 0), (words[32:129], 48), (words[102:], 48)]
+    assert found == [plainly(folder, part, at, 12) for part, at in around]
 
 
 def test_nothing_to_propose(tmp_path):

@@ -1,9 +1,9 @@
 """Candidates for every word that may be replaced, computed once and kept in a folder of shards.
 
 Another number of copies, probability or seed then reads them again, and no masked LM is run. A shard is an Arrow file
-with a row for each (sentence, position): `sentence` (its words, a space between), `position` (of the word) and
-`candidates`, as they were proposed. Shards hold sentences in the order given, so that reading them in that order holds
-one in memory at a time.
+with a row for each sentence: `sentence` (its words, a space between), `positions` (of words that may be replaced) and
+`candidates` (of each, as they were proposed). Shards hold sentences in the order given, so that reading them in that
+order holds one in memory at a time.
 """
 
 import io
@@ -20,9 +20,15 @@ from potstill.storage import write_bytes
 
 __all__ = ["StoredCandidates", "write_candidates"]
 
-_COLUMNS = ("sentence", "position", "candidates")
+_COLUMNS = ("sentence", "positions", "candidates")
+_MOST_WORDS = 16_384
+"""In a shard: what a run that is stopped may have to do again."""
 _SCHEMA = pa.schema(
-    [("sentence", pa.large_string()), ("position", pa.int32()), ("candidates", pa.list_(pa.large_string()))]
+    [
+        ("sentence", pa.large_string()),
+        ("positions", pa.list_(pa.int32())),
+        ("candidates", pa.list_(pa.list_(pa.large_string()))),
+    ]
 )
 
 
@@ -42,7 +48,7 @@ def write_candidates(
         sentences: Distinct.
         proposer: Asked for the sentences of one shard at a time.
         stop_words: Casefolded words that are not asked for.
-        shard: Sentences in a shard.
+        shard: Sentences in a shard, at most; long ones are fewer.
         report: Told of the sentences done.
 
     Returns:
@@ -50,20 +56,38 @@ def write_candidates(
     """
     folder.mkdir(parents=True, exist_ok=True)
     found = 0
-    for number, start in enumerate(range(0, len(sentences), shard)):
-        part, path = sentences[start : start + shard], folder / f"{number:06d}.arrow"
+    done = 0
+    for number, part in enumerate(_shards(sentences, shard)):
+        path = folder / f"{number:06d}.arrow"
         if _is_whole(path):
             found += len(part)
         else:
-            asked = [(s, place) for s in part for place, word in enumerate(s) if is_replaceable(word, stop_words)]
-            given = proposer.propose([s for s, _ in asked], [place for _, place in asked]) if asked else []
-            columns = ([" ".join(s) for s, _ in asked], [place for _, place in asked], [list(words) for words in given])
+            places = [[at for at, word in enumerate(words) if is_replaceable(word, stop_words)] for words in part]
+            asked = [(words, at) for words, own in zip(part, places, strict=True) for at in own]
+            given = iter(proposer.propose([words for words, _ in asked], [at for _, at in asked]) if asked else ())
+            candidates = [[list(next(given)) for _ in own] for own in places]
+            columns = ([" ".join(words) for words in part], places, candidates)
             buffer = io.BytesIO()
             table = pa.table(dict(zip(_COLUMNS, columns, strict=True)), schema=_SCHEMA)
             feather.write_feather(table, buffer, compression="zstd")
             write_bytes(path, buffer.getvalue())
-        report.progress(start + len(part), len(sentences))
+        done += len(part)
+        report.progress(done, len(sentences))
     return found
+
+
+def _shards(sentences: Sequence[tuple[str, ...]], most: int) -> Iterator[list[tuple[str, ...]]]:
+    """At most so many sentences, and so many words, at a time; a longer sentence stands alone."""
+    part: list[tuple[str, ...]] = []
+    words = 0
+    for sentence in sentences:
+        if part and (len(part) == most or words + len(sentence) > _MOST_WORDS):
+            yield part
+            part, words = [], 0
+        part.append(sentence)
+        words += len(sentence)
+    if part:
+        yield part
 
 
 def _is_whole(path: Path) -> bool:
@@ -96,8 +120,9 @@ class StoredCandidates:
         """
         found: list[list[str]] = [[] for _ in positions]
         wanted: dict[str, list[int]] = {}
+        joined = {id(words): " ".join(words) for words in {id(words): words for words in sentences}.values()}
         for row, words in enumerate(sentences):
-            wanted.setdefault(" ".join(words), []).append(row)
+            wanted.setdefault(joined[id(words)], []).append(row)
         for table in self._from_here():
             for sentence in [sentence for sentence in wanted if sentence in table]:
                 for row in wanted.pop(sentence):
@@ -126,10 +151,8 @@ class StoredCandidates:
             columns = [table[name].to_pylist() for name in _COLUMNS]
         except (pa.ArrowException, OSError, KeyError) as error:
             raise StorageError(f"{path} cannot be read: {error}", fix="remove its folder and run again") from error
-        found: dict[str, dict[int, list[str]]] = {}
-        for sentence, position, candidates in zip(*columns, strict=True):
-            found.setdefault(sentence, {})[position] = candidates
-        return found
+        rows = zip(*columns, strict=True)
+        return {sentence: dict(zip(places, candidates, strict=True)) for sentence, places, candidates in rows}
 
     def _missing(self, sentence: str, position: int) -> StorageError:
         return StorageError(

@@ -27,6 +27,9 @@ from potstill.models.precision import Precision, choose_attention, held
 
 __all__ = ["MaskedLMProposer", "has_masked_lm_head", "load_masked_lm", "masked_lm_over", "word_logits"]
 
+_CONTEXT = 48
+"""Words read on either side of a masked one: TinyBERT reads 64 to 128 tokens of a text in all."""
+
 
 def has_masked_lm_head(folder: Path) -> bool:
     """Whether the checkpoint holds the weights of a masked-LM head.
@@ -114,7 +117,7 @@ class MaskedLMProposer:
 
     It reads *masked sentence [SEP] original sentence* or, with `condition`, *condition [SEP] masked sentence*. Scores
     of words are computed at the masked place alone, in float32 whatever the encoder is held in, so that rounding does
-    not order the candidates.
+    not order the candidates. Of a long text it reads the words around the place alone: 48 on either side.
 
     Args:
         model: With a real masked-LM head; put into eval mode, its encoder held in what `precision` says.
@@ -160,7 +163,9 @@ class MaskedLMProposer:
     def propose(self, sentences: Sequence[Sequence[str]], positions: Sequence[int]) -> list[list[str]]:
         """As `Proposer.propose`: in batches of like length."""
         masked, beside, before = [], [], []
-        for words, position in zip(sentences, positions, strict=True):
+        for whole, at in zip(sentences, positions, strict=True):
+            start = max(0, at - _CONTEXT)
+            words, position = whole[start : at + _CONTEXT + 1], at - start
             masked.append(" ".join([*words[:position], self.mask, *words[position + 1 :]]))
             beside.append(" ".join(words) if self.condition is None else self.condition)
             ahead = beside[-1:] if self.condition is not None else []
@@ -176,8 +181,8 @@ class MaskedLMProposer:
             # A very long sentence may have lost its mask to the cut.
             kept = [i for i, row in enumerate(batch.tolist()) if len(places[i]) > before[row]]
             if kept:
-                at = torch.tensor([int(places[i][before[batch[i]]]) for i in kept])
-                best = self._best(arrays, torch.tensor(kept), at)
+                masks = torch.tensor([int(places[i][before[batch[i]]]) for i in kept])
+                best = self._best(arrays, torch.tensor(kept), masks)
                 for i, tokens in zip(kept, best, strict=True):
                     table = self._first if positions[batch[i]] == 0 else self._words
                     found[batch[i]] = [word for token in tokens if (word := table[token]) is not None]

@@ -46,6 +46,7 @@ def plan(settings: Settings) -> dict[str, Any]:
     if budget is not None:  # what is planned is then cut to the time there is
         within = max(0.0, budget * 60 - reserve_seconds(job)) / max(1.0, sum(estimates.values()))
         estimates = {name: seconds * min(within, 1.0) for name, seconds in estimates.items()}
+    estimates |= _candidates(job, rows, tokens)
     stages: list[dict[str, Any]] = []
     for stage in build_stages(job, Budget(None, 0.0, lambda: 0.0, {})):
         run.keys[stage.name] = run.key(stage)
@@ -109,6 +110,16 @@ def _size(job: Job) -> tuple[int, float]:
     limit = job.settings.data.max_length or 128
     encoded = TextEncoder.from_folder(job.teacher.paths[0], max_length=limit).encode(texts)
     return len(table), float(np.mean(encoded.lengths))
+
+
+def _candidates(job: Job, rows: int, tokens: float) -> dict[str, float]:
+    """Seconds of a masked LM's candidates: of each text about every other token, read with the text and its copy."""
+    if job.augmenting.model is None:
+        return {}
+    size = encoder_parameters(read_config(job.augmenting.model.paths[0]).to_dict()).non_embedding
+    sides = 1 if job.columns.pair is None else 2
+    asked = len(job.augmenting.proposing) * sides * rows * tokens / 2
+    return {"candidates": asked * 2 * tokens * 2 * size / _FLOPS}
 
 
 def _estimates(
