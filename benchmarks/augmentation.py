@@ -128,8 +128,8 @@ def markdown(found: dict[str, Any], command: str) -> str:
         "Candidates by the masked LM, once for all copies, probabilities and seeds: "
         f"{lm['seconds']:.0f} seconds of the clock, {lm['cpu_seconds']:.0f} of the processor, on {lm['threads']} "
         f"thread(s); {lm['bytes'] / 1e6:.1f} MB. With {found['copies']} copies made from them: {total / 60:.1f} "
-        f"minutes; 10,000 texts cost {lm['cpu_seconds'] * 1e4 / found['rows']:.0f} seconds of the processor at this rate. "
-        f"The other figures are of one thread. The load average of {machine['processors']} processors, from "
+        f"minutes; 10,000 texts cost {lm['cpu_seconds'] * 1e4 / found['rows']:.0f} seconds of the processor at this "
+        f"rate. The other figures are of one thread. The load average of {machine['processors']} processors, from "
         f"other work, was {lm['load']:.1f} when it began: an idle machine is as much faster by the clock.",
         "",
         f"Command: `{command}`",

@@ -155,19 +155,26 @@ def test_several_methods_at_once_and_the_labels_of_what_they_make(tmp_path: Path
     assert len(train) < (found.labels >= 0).sum() < len(found)
 
 
-@pytest.mark.slow
-def test_a_whole_run_on_pairs_that_are_recombined_and_masked(tmp_path: Path) -> None:
+def test_pairs_are_recombined(tmp_path: Path) -> None:
     rows = [line.split("\t") for line in write_rows(tmp_path / "rows.tsv", 240, 4).read_text().splitlines()[1:]]
     table = ["text\tother\tlabel", *(f"{text}\tthe plot of {i % 17}\t{label}" for i, (text, label) in enumerate(rows))]
     (tmp_path / "pairs.tsv").write_text("\n".join(table) + "\n")
     given = [f'data.train="{tmp_path}/pairs.tsv"', "data.dev=", "data.test=", "data.pair=other"]
-    methods = ['augment.method=["recombine","masking"]', "augment.copies=3", "export.formats=[]"]
-    report = distill(tiny_settings(tmp_path, *given, *methods))
+    run_augmenting(tiny_settings(tmp_path, *given, "augment.method=recombine", "augment.copies=3"))
+    found = Examples.read(tmp_path / "run" / "stages" / "augment" / "train.arrow")
+    new = found.example_id >= 2**62
+    assert (found.labels[new] == -1).all()
+    assert new.sum() > 200
+
+
+@pytest.mark.slow
+def test_a_whole_run_on_texts_that_have_no_labels(tmp_path: Path) -> None:
+    methods = ['augment.method=["masking","ngram"]', "augment.copies=3", "export.formats=[]"]
+    report = distill(tiny_settings(tmp_path, *methods))
+    found = Examples.read(tmp_path / "run" / "stages" / "augment" / "train.arrow")
+    assert (found.labels == -1).sum() == report["data"]["augmented"] > 400
     assert report["student"]["score"]["value"] > 0.8
     assert report["baselines"]["hard_labels"]["score"]["value"] > 0.8  # it reads what has labels alone
-    found = Examples.read(tmp_path / "run" / "stages" / "augment" / "train.arrow")
-    assert (found.labels[found.example_id >= 2**62] == -1).all()
-    assert (found.example_id >= 2**62).sum() == report["data"]["augmented"] > 400
 
 
 REFUSED = [
