@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.models.test_masked_lm import masked_lm
 from tests.pipeline.tiny_job import tiny_settings, write_rows
-from tests.tiny import tiny_tokenizer
+from tests.tiny import tiny_model, tiny_tokenizer
 
 from potstill.config import Settings
 from potstill.data.augment import ByPieces, augment
@@ -18,6 +18,7 @@ from potstill.errors import ModelError, PotstillError, SettingsError, SourceErro
 from potstill.models.masked_lm import MaskedLMProposer
 from potstill.models.vocabulary import whole_words, word_rows
 from potstill.pipeline import augment_stages, distill, plan
+from potstill.pipeline.augmenting import check_masks
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import prepare_job
 from potstill.pipeline.run import Run
@@ -203,3 +204,10 @@ def test_refused_before_any_work(
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run" / "stages").exists()
+
+
+def test_masked_texts_need_one_mask_token(tmp_path: Path) -> None:
+    bert, mpnet = tiny_model(tmp_path / "bert", kind="bert"), tiny_model(tmp_path / "mpnet", kind="mpnet")
+    check_masks([bert, bert])
+    with pytest.raises(SettingsError, match=r"mask tokens are \[MASK\] and <mask>"):
+        check_masks([bert, mpnet])

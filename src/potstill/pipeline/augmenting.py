@@ -14,7 +14,7 @@ from potstill.models.masked_lm import has_masked_lm_head
 from potstill.pipeline.inputs import checked_model
 from potstill.progress import Reporter
 
-__all__ = ["Augmenting", "choose_augmenting"]
+__all__ = ["Augmenting", "check_masks", "choose_augmenting"]
 
 _PROPOSING = ("masked-lm", "conditional-masked-lm")
 
@@ -80,7 +80,7 @@ def choose_augmenting(
     chosen = Augmenting(methods, copies, model if set(methods) & set(_PROPOSING) else None)
     _check(settings, chosen)
     if "masking" in methods:
-        _check_masks([teacher.paths[0], *readers])
+        check_masks([teacher.paths[0], *readers])
     return chosen
 
 
@@ -90,8 +90,8 @@ def _automatic(settings: Settings, model: Source) -> tuple[str, ...]:
     return ("glove",) if settings.augment.vectors is not None else ("embeddings",)
 
 
-def _check_masks(folders: Sequence[Path]) -> None:
-    """One text, masked, is read by all of them."""
+def check_masks(folders: Sequence[Path]) -> None:
+    """Raise `SettingsError` unless the tokenizers in the folders write one mask token: they read the same masked texts."""
     found = []
     for folder in folders:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
