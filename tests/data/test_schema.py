@@ -172,6 +172,20 @@ def test_missing_splits_are_cut_by_the_hash_of_the_text_alone():
     assert load_splits(table(rows), columns=TEXT).test is None
 
 
+def test_fewer_rows_are_chosen_by_hash_once_dev_is_out():
+    rows = [(f"text number {i}", str(i % 3)) for i in range(900)]
+    every = load_splits(table(rows), columns=TEXT, rule=SplitRule(0.2))
+    some = load_splits(table(rows), columns=TEXT, rule=SplitRule(0.2, rows=100))
+    assert list(some.dev.texts) == list(every.dev.texts)
+    hashes = {text: hashlib.sha256(key(text).encode()).digest() for text in every.train.texts}
+    lowest = set(sorted(hashes, key=hashes.get)[:100])
+    assert list(some.train.texts) == [text for text in every.train.texts if text in lowest]
+    assert some.facts["train"] == sum(some.facts["labels"]["train"].values()) == 100
+    other = load_splits(table(rows[::-1]), columns=TEXT, rule=SplitRule(0.2, rows=100))
+    assert set(other.train.texts) == lowest, "the file's order plays no part"
+    assert len(load_splits(table(rows), columns=TEXT, rule=SplitRule(0.2, rows=5000)).train) == len(every.train)
+
+
 def test_repeats_and_conflicts_in_train_stay_and_are_counted():
     report = Warned()
     rows = [("Same.", "a"), ("same", "b"), ("same!", "a"), ("twice", "b"), ("twice", "b"), ("once", "a")]

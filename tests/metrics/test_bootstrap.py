@@ -5,7 +5,15 @@ import pytest
 from scipy import stats
 
 from potstill.errors import DataError
-from potstill.metrics import METRICS, bootstrap_metrics, classification_metrics, gap_closed, paired_retention
+from potstill.metrics import (
+    METRICS,
+    bootstrap_metrics,
+    classification_metrics,
+    gap_closed,
+    mean_over_seeds,
+    paired_difference,
+    paired_retention,
+)
 
 
 def noisy(labels, error, n_labels, seed):
@@ -191,3 +199,58 @@ def test_errors_name_what_is_wrong(four_classes):
         paired_retention(labels - 1, answers["student"], answers["teacher"])
     with pytest.raises(DataError, match="student of shape"):
         paired_retention(labels, np.empty(0, np.int64), answers["teacher"])
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "macro_f1"])
+def test_differences_over_seeds_against_a_loop(metric):
+    """As it is defined: draw seeds, draw examples, judge both ways on them, again."""
+    rng = np.random.default_rng(7)
+    labels = rng.integers(0, 3, 200)
+    ours = np.stack([noisy(labels, error, 3, 10 + seed) for seed, error in enumerate((0.2, 0.3, 0.45))])
+    theirs = np.stack([noisy(labels, error, 3, 20 + seed) for seed, error in enumerate((0.3, 0.35, 0.4))])
+
+    def score(gold, drawn):
+        return classification_metrics(gold, drawn, 3, 1)[metric]
+
+    def mean(rows, examples, seeds):
+        return np.mean([score(labels[examples], rows[seed][examples]) for seed in seeds])
+
+    alone, apart = [], []
+    for _ in range(2000):
+        examples, seeds = rng.integers(0, 200, 200), rng.integers(0, 3, 3)
+        alone.append(mean(ours, examples, seeds))
+        apart.append(alone[-1] - mean(theirs, examples, seeds))
+    every = np.arange(200)
+    got = mean_over_seeds(labels, ours, metric=metric, resamples=2000, seed=5)
+    assert got.value == pytest.approx(mean(ours, every, range(3)), abs=1e-12)
+    same_quantiles(got.low, got.high, alone)
+    got = paired_difference(labels, ours, theirs, metric=metric, resamples=2000, seed=5)
+    assert got.value == pytest.approx(mean(ours, every, range(3)) - mean(theirs, every, range(3)), abs=1e-12)
+    assert got.n == 200
+    same_quantiles(got.low, got.high, apart)
+
+
+def test_pairing_shows_small_differences():
+    labels = np.random.default_rng(1).integers(0, 2, 400)
+    theirs = np.stack([noisy(labels, 0.4, 2, seed) for seed in range(3)])
+    ours = theirs.copy()
+    ours[:, :40] = labels[:40]  # never worse
+    gap = paired_difference(labels, ours, theirs)
+    assert 0 < gap.low < gap.value < gap.high < 0.1
+    assert paired_difference(labels, theirs, theirs).low == paired_difference(labels, theirs, theirs).high == 0.0
+    backwards = paired_difference(labels, theirs, ours)
+    assert (backwards.low, backwards.high) == pytest.approx((-gap.high, -gap.low))
+
+
+def test_many_classes_and_many_seeds():
+    labels = np.random.default_rng(1).integers(0, 150, 300)
+    rows = np.stack([noisy(labels, 0.5, 150, seed) for seed in range(6)])
+    assert paired_difference(labels, rows, rows[::-1], resamples=50).value == pytest.approx(0.0)
+
+
+def test_seeds_that_do_not_match_are_refused():
+    rows = np.zeros((2, 5), np.int64)
+    with pytest.raises(DataError, match="the same seeds and examples"):
+        paired_difference(rows[0], rows, rows[:1])
+    with pytest.raises(DataError, match="one seed at least"):
+        mean_over_seeds(rows[0], rows[:0])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.pipeline.tiny_job import tiny_settings, write_rows
+from tests.pipeline.tiny_job import tiny_settings, with_trained_teacher, write_rows
 from tests.tiny import tiny_model
 from transformers import BertForMaskedLM
 
@@ -19,12 +19,23 @@ OTHERS = [name for name in RECIPES if name not in ("potstill", "paper", "referen
 QUICK = ("distill.epochs=1", "export.formats=[]", "general.max_length=16", "general.epochs=1", "general.batch_size=8")
 
 
+@pytest.fixture
+def folder(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a tiny job whose teacher is fine-tuned, once for all tests."""
+    with_trained_teacher(tmp_path, "bert", tmp_path_factory.mktemp)
+    return tmp_path
+
+
 def settings_of(folder: Path, mode: str, *overrides: str, kind: str = "bert") -> Settings:
     recipe = RECIPES[mode]
     shape = "1x32x64x4" if recipe.start == "layers" else "1x16x32x4"
     texts = [f'general.texts="{write_rows(folder / "plain.tsv", 60, 9)}"'] if recipe.general else []
     chosen = (f"distill.mode={mode}", f"student.shape={shape}")
-    settings = tiny_settings(folder, *chosen, *QUICK, *texts, *overrides, kind=kind)
+    # A masked LM has no classifier: it is fine-tuned in the run, from an encoder that knows the task already.
+    trained = "teacher.trained=true" if mode != "distilbert" else "teacher.epochs=5"
+    settings = tiny_settings(
+        folder, *chosen, *QUICK, *([trained] if kind == "bert" else []), *texts, *overrides, kind=kind
+    )
     if mode == "distilbert":
         masked_lm(folder / "teacher")
     return settings
@@ -38,8 +49,8 @@ def masked_lm(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", OTHERS)
-def test_every_method_runs(tmp_path: Path, mode: str) -> None:
-    report = distill(settings_of(tmp_path, mode))
+def test_every_method_runs(folder: Path, mode: str) -> None:
+    report = distill(settings_of(folder, mode))
     recipe = RECIPES[mode]
     names = [stage["name"] for stage in report["recipe"]["stages"]]
     assert ("general" in names) == (recipe.general is not None)
@@ -55,27 +66,27 @@ def test_every_method_runs(tmp_path: Path, mode: str) -> None:
         assert terms["logits"]["temperature"] == 10.0
 
 
-def test_a_projection_lets_a_narrow_student_learn_patiently(tmp_path: Path) -> None:
+def test_a_projection_lets_a_narrow_student_learn_patiently(folder: Path) -> None:
     narrow = ("student.shape=1x16x32x4", "student.start=shrunk")
     with pytest.raises(ModelError, match=r"the cls loss compares hidden states as they are; .*projection to each"):
-        distill(settings_of(tmp_path, "pkd", *narrow))
-    report = distill(settings_of(tmp_path, "pkd", *narrow, "distill.projection=each", "distill.temperature=2"))
+        distill(settings_of(folder, "pkd", *narrow))
+    report = distill(settings_of(folder, "pkd", *narrow, "distill.projection=each", "distill.temperature=2"))
     assert report["student"]["shape"] == "1x16x32x4"
 
 
-def test_patience_starts_from_the_first_layers_and_is_taught_by_those_of_the_mapping(tmp_path: Path) -> None:
-    job = prepare_job(settings_of(tmp_path, "pkd"), SILENT)
+def test_patience_starts_from_the_first_layers_and_is_taught_by_those_of_the_mapping(folder: Path) -> None:
+    job = prepare_job(settings_of(folder, "pkd"), SILENT)
     assert (job.layers, job.start_layers) == (None, (1,))
-    named = prepare_job(settings_of(tmp_path, "pkd", "student.layers=top"), SILENT)
+    named = prepare_job(settings_of(folder, "pkd", "student.layers=top"), SILENT)
     assert named.layers == named.start_layers == (2,)
-    assert prepare_job(settings_of(tmp_path, "potstill"), SILENT).start_layers is None
+    assert prepare_job(settings_of(folder, "potstill"), SILENT).start_layers is None
 
 
-def test_relations_need_no_equal_heads(tmp_path: Path) -> None:
+def test_relations_need_no_equal_heads(folder: Path) -> None:
     heads = ("student.shape=1x16x32x2",)
     with pytest.raises(ModelError, match=r"compares head with head.*minilm2"):
-        distill(settings_of(tmp_path, "minilm", *heads))
-    assert distill(settings_of(tmp_path, "minilm2", *heads))["student"]["shape"] == "1x16x32x2"
+        distill(settings_of(folder, "minilm", *heads))
+    assert distill(settings_of(folder, "minilm2", *heads))["student"]["shape"] == "1x16x32x2"
 
 
 @pytest.mark.parametrize(
@@ -94,11 +105,11 @@ def test_relations_need_no_equal_heads(tmp_path: Path) -> None:
         ("fitnets", ["student.shape=3x16x32x4"], ModelError, "2 layers or fewer"),
     ],
 )
-def test_what_cannot_be_is_refused_before_work(tmp_path: Path, mode: str, overrides, error, match: str) -> None:
-    write_rows(tmp_path / "plain.tsv", 60, 9)
+def test_what_cannot_be_is_refused_before_work(folder: Path, mode: str, overrides, error, match: str) -> None:
+    write_rows(folder / "plain.tsv", 60, 9)
     with pytest.raises(error, match=match):
-        distill(settings_of(tmp_path, mode, *(text.format(tmp_path) for text in overrides)))
-    assert not (tmp_path / "run" / "stages").exists()
+        distill(settings_of(folder, mode, *(text.format(folder) for text in overrides)))
+    assert not (folder / "run" / "stages").exists()
 
 
 def test_minilm_under_a_teacher_with_a_relative_bias(tmp_path: Path) -> None:
@@ -106,13 +117,13 @@ def test_minilm_under_a_teacher_with_a_relative_bias(tmp_path: Path) -> None:
     assert report["student"]["model_type"] == "mpnet"
 
 
-def test_words_need_a_teacher_that_has_some(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, "distilbert")
-    tiny_model(tmp_path / "teacher", kind="bert", layers=2, hidden=32, heads=4, labels=("LABEL_0", "LABEL_1"))
+def test_words_need_a_teacher_that_has_some(folder: Path) -> None:
+    settings = settings_of(folder, "distilbert")
+    tiny_model(folder / "teacher", kind="bert", layers=2, hidden=32, heads=4, labels=("LABEL_0", "LABEL_1"))
     with pytest.raises(ModelError, match="has no masked-LM head, whose words distilbert learns; fix: train one"):
         distill(settings)
 
 
-def test_a_masked_lm_of_fewer_words(tmp_path: Path) -> None:
-    report = distill(settings_of(tmp_path, "distilbert", "student.vocabulary=used"))
+def test_a_masked_lm_of_fewer_words(folder: Path) -> None:
+    report = distill(settings_of(folder, "distilbert", "student.vocabulary=used"))
     assert report["student"]["vocabulary"]["pieces"] < report["student"]["vocabulary"]["before"]

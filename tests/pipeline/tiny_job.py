@@ -1,11 +1,18 @@
 """A distillation small enough for a test: a tiny BERT on texts whose label one word decides."""
 
 import random
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.tiny import tiny_model
 
 from potstill.config import Settings, load_settings
+from potstill.pipeline.budget import Budget
+from potstill.pipeline.job import prepare_job
+from potstill.pipeline.run import Run
+from potstill.pipeline.stages import build_stages
+from potstill.progress import SILENT
 
 GOOD, BAD = ("good", "great", "funny", "loved", "liked"), ("bad", "awful", "dull", "sad", "hated")
 OTHER = "the a film movie plot actor story is was it we saw watched long short slow fast".split()
@@ -50,3 +57,32 @@ def tiny_settings(folder: Path, *overrides: str, kind: str = "bert") -> Settings
         f'run.out="{folder}/run"',
     ]
     return load_settings(None, [*own, *overrides])
+
+
+_TRAINED: dict[str, Path] = {}
+
+
+def trained_teacher(kind: str, make_folder: Callable[[str], Path]) -> Path:
+    """The folder of a tiny job whose teacher/ has been fine-tuned, made once a test run; not to be changed.
+
+    Args:
+        kind: bert or mpnet.
+        make_folder: `tmp_path_factory.mktemp`.
+    """
+    if kind not in _TRAINED:
+        folder = make_folder(f"trained-{kind}")
+        job = prepare_job(tiny_settings(folder, kind=kind), SILENT)
+        run = Run(folder / "run", SILENT)
+        for stage in build_stages(job, Budget(None, 0.0, lambda: 0.0, {})):
+            if stage.name in ("data", "teacher"):
+                run.execute(stage)
+        shutil.rmtree(folder / "teacher")
+        shutil.copytree(run.done["teacher"] / "model", folder / "teacher")
+        shutil.rmtree(folder / "run")
+        _TRAINED[kind] = folder
+    return _TRAINED[kind]
+
+
+def with_trained_teacher(folder: Path, kind: str, make_folder: Callable[[str], Path]) -> None:
+    """Lay the files of a tiny job into `folder`, its teacher fine-tuned; for settings with teacher.trained=true."""
+    shutil.copytree(trained_teacher(kind, make_folder), folder, dirs_exist_ok=True)

@@ -13,7 +13,9 @@ __all__ = ["init"]
 
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("potstill.toml"),
-    job: Annotated[str, typer.Option(metavar="NAME", help="The command it is for: distill or pretrain.")] = "distill",
+    job: Annotated[
+        str, typer.Option(metavar="NAME", help="The command it is for: distill, pretrain or ablate.")
+    ] = "distill",
     as_json: Annotated[bool, typer.Option("--json", help="Answer with JSON on standard output.")] = False,
 ) -> None:
     """Write a settings file to start from.
@@ -25,12 +27,17 @@ def init(
       potstill init sst2.toml
     """
     from potstill import storage
-    from potstill.config import PretrainSettings, Settings, commented_settings
+    from potstill.config import AblateSettings, PretrainSettings, Settings, commented_settings
 
-    roots: dict[str, type[Settings] | type[PretrainSettings]] = {"distill": Settings, "pretrain": PretrainSettings}
+    roots: dict[str, type[Settings] | type[PretrainSettings]] = {
+        "distill": Settings,
+        "pretrain": PretrainSettings,
+        "ablate": AblateSettings,
+    }
     if job not in roots:
         raise SettingsError(f"--job {job}", expected=" or ".join(roots))
-    edited = {"distill": "data.train and teacher.source", "pretrain": "text.sources and model.source"}
+    needed = "data.train and teacher.source"
+    edited = {"distill": needed, "pretrain": "text.sources and model.source", "ablate": needed}
     if file.exists():
         raise SettingsError(f"{file} exists", fix="give another name, or remove it first")
     storage.write_bytes(file, commented_settings(roots[job]).encode())

@@ -4,6 +4,7 @@ Settings stop at the run function: nothing below `potstill.pipeline` imports thi
 data file and no model; what depends on the data or the teacher is checked by the stage that has them.
 """
 
+from potstill.config.ablation import AblateRunSettings, AblateSettings, CellSettings
 from potstill.config.kinds import ExportFormat
 from potstill.config.pretraining import (
     MaskingSettings,
@@ -28,7 +29,10 @@ from potstill.config.texts import AugmentSettings, DataSettings, GeneralSettings
 from potstill.config.writing import commented_settings, write_settings
 
 __all__ = [
+    "AblateRunSettings",
+    "AblateSettings",
     "AugmentSettings",
+    "CellSettings",
     "DataSettings",
     "DistillSettings",
     "EvaluateSettings",

@@ -69,6 +69,12 @@ class DataSettings(Section):
         lt=1,
         description="Share of train taken as test (by hash) where test is not set; 0: dev judges.",
     )
+    rows: int | None = Field(
+        default=None,
+        ge=2,
+        description="Learn from this many rows of train, chosen by hash once dev and test are out; not set: all.",
+        examples=[8000],
+    )
     max_length: int | None = Field(
         default=None,
         ge=3,

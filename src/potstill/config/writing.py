@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from potstill import storage
+from potstill.config.ablation import AblateSettings
 from potstill.config.fields import comment_on, section_of
 from potstill.config.pretraining import PretrainSettings
 from potstill.config.sections import Settings
@@ -23,7 +24,11 @@ _HEADER = """\
 # Relative paths are relative to the folder in which the command is run, not to this file.
 # A key that is left out has its default; a line that begins with # and a key shows one that is not set.
 """
-_COMMANDS: dict[type[BaseModel], str] = {Settings: "distill", PretrainSettings: "pretrain"}
+_COMMANDS: dict[type[BaseModel], str] = {
+    Settings: "distill",
+    PretrainSettings: "pretrain",
+    AblateSettings: "ablate",
+}
 
 
 def write_settings(settings: BaseModel, path: Path) -> None:

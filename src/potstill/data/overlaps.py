@@ -14,6 +14,7 @@ __all__ = [
     "cut_missing",
     "evaluation_keys",
     "examples_without",
+    "fewer_rows",
     "place_of",
     "remove_overlaps",
     "text_keys",
@@ -91,6 +92,17 @@ def remove_overlaps(parts: dict[str, Part]) -> list[dict[str, Any]]:
             gone = set(common)
             parts[loser] = part.select(row for row in range(len(part.keys)) if row not in gone)
     return found
+
+
+def fewer_rows(part: Part, rows: int | None) -> Part:
+    """The `rows` rows of lowest place, in their order; None: all.
+
+    Fewer rows are a part of more, whatever order the file has.
+    """
+    if rows is None or rows >= len(part.keys):
+        return part
+    places = np.array([_place(key) for key in part.keys])
+    return part.select(np.sort(np.argsort(places, kind="stable")[:rows]).tolist())
 
 
 def _shown(part: Part, row: int) -> str:

@@ -15,6 +15,7 @@ from potstill.data.overlaps import (
     cut_missing,
     evaluation_keys,
     examples_without,
+    fewer_rows,
     remove_overlaps,
     texts_without,
 )
@@ -50,11 +51,13 @@ class SplitRule:
         dev_share: Share of train that becomes dev where no dev is given; 0 < share < 1.
         test_share: Share of train that becomes test where no test is given; 0: then there is no test.
         bad_budget: Largest share of a table's rows that may be set aside; 0 to 1.
+        rows: Training rows kept once dev and test are out; None: all.
     """
 
     dev_share: float = 0.1
     test_share: float = 0.0
     bad_budget: float = 0.01
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         if not (0 < self.dev_share < 1 and 0 <= self.test_share < 1):
@@ -136,6 +139,7 @@ def load_splits(
     _check_labels(parts, names)
     cut = cut_missing(parts, rule.dev_share, rule.test_share)
     overlaps = remove_overlaps(parts)
+    parts["train"] = fewer_rows(parts["train"], rule.rows)
     _check_sizes(parts)
     facts = {
         **{role: len(parts[role].ids) if role in parts else None for role in _LABELLED},

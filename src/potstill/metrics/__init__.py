@@ -3,7 +3,13 @@
 Knows no model, no text and no file.
 """
 
-from potstill.metrics.bootstrap import bootstrap_metrics, gap_closed, paired_retention
+from potstill.metrics.bootstrap import (
+    bootstrap_metrics,
+    gap_closed,
+    mean_over_seeds,
+    paired_difference,
+    paired_retention,
+)
 from potstill.metrics.classification import (
     METRICS,
     Disagreement,
@@ -26,5 +32,7 @@ __all__ = [
     "disagreement",
     "gap_closed",
     "majority_share",
+    "mean_over_seeds",
+    "paired_difference",
     "paired_retention",
 ]

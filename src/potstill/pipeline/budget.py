@@ -15,7 +15,7 @@ from potstill.storage import read_json, write_json
 from potstill.training.optimiser import AdamW
 from potstill.training.program import Program
 
-__all__ = ["Allotment", "Budget", "seconds_per_step"]
+__all__ = ["FEWEST", "Allotment", "Budget", "seconds_per_step"]
 
 LONGEST = 4.0
 """A budget stretches a distillation to at most this many times its recipe's length; fine-tuning, which overfits on its

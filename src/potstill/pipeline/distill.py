@@ -20,7 +20,7 @@ from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT, Reporter
 from potstill.storage import ensure_space, read_json
 
-__all__ = ["budget_notes", "disk_bytes", "distill", "reserve_seconds"]
+__all__ = ["budget_notes", "disk_bytes", "distill", "reserve_seconds", "teacher_refusal"]
 
 MODEL_COPIES = 14
 """Copies of the teacher's size that a run may hold at once: models, moments, checkpoints, exports of both."""
@@ -65,7 +65,12 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
                 write_settings(settings, out / "settings.toml")
             budget.ended(stage.name)
             if stage.name.endswith("-check"):
-                _require_teacher(job, run, stage.name.removesuffix("-check"))
+                name = stage.name.removesuffix("-check")
+                if (refusal := teacher_refusal(job, run, name)) is not None:
+                    dev = read_json(run.done[stage.name] / "dev.json")
+                    cores = threads(settings.run)
+                    publish(refused_report(job, run.done, run.seconds, cores, dev, refusal.got, name), None, out)
+                    raise refusal
         shutil.rmtree(out / "scratch", ignore_errors=True)
         made = assemble(job, run.done, run.seconds, threads(job.settings.run))
         if not run.worked and (before := published(made, out)) is not None:
@@ -103,8 +108,8 @@ def budget_notes(job: Job) -> list[tuple[str, bool]]:
     return [(said, minutes < 2 * reserve)]
 
 
-def _require_teacher(job: Job, run: Run, name: str) -> None:
-    """Stop where a teacher's lower bound is not 2 points above the majority class."""
+def teacher_refusal(job: Job, run: Run, name: str) -> GateRefused | None:
+    """Why a teacher is not worth distilling: its lower bound is not 2 points above the majority class; else None."""
     dev = read_json(run.done[f"{name}-check"] / "dev.json")
     called = "the teacher" if name == "teacher" else f"{name} ({job.teachers[int(name.split('-')[1]) - 1].name})"
     examples = read_split(run.done["data"], "dev")
@@ -114,7 +119,7 @@ def _require_teacher(job: Job, run: Run, name: str) -> None:
         run.report.note(
             f"{called}: {100 * score.value:.1f} % on dev, majority {100 * majority_share(examples.labels):.1f} %"
         )
-        return
+        return None
     reason = (
         f"{called} scores {100 * score.value:.1f} % on dev (at least {100 * score.low:.1f} % with 95 % confidence), "
         f"the majority class {100 * majority_share(examples.labels):.1f} %"
@@ -129,6 +134,4 @@ def _require_teacher(job: Job, run: Run, name: str) -> None:
             f"the budget of {job.settings.run.budget:g} minutes left its fine-tuning {tuned['epochs']:.2g} of "
             f"{job.settings.teacher.epochs} epochs: allow more, or give a teacher that is fine-tuned"
         )
-    made = refused_report(job, run.done, run.seconds, threads(job.settings.run), dev, reason, name)
-    publish(made, None, run.out)
-    raise GateRefused(reason, expected="2 points more, lower bound against majority", fix=fix)
+    return GateRefused(reason, expected="2 points more, lower bound against majority", fix=fix)

@@ -236,7 +236,8 @@ def _check_shapes(settings: Settings, shapes: Sequence[Shape], way: str, recipe:
     for above, assistant in pairwise(shapes[:-1]):
         _check_shape(assistant, above, "shrunk", recipe, what="student.assistants: an assistant")
     _check_shape(shapes[-1], shapes[-2], way, recipe)
-    if recipe.general is not None and not recipe.teaches_the_task and not settings.general.texts:
+    published = RECIPES[recipe.name]  # whoever sets the weights of all else to 0 wants labels alone
+    if recipe.general is not None and not published.teaches_the_task and not settings.general.texts:
         raise SettingsError(
             f"distill.mode = {recipe.name} without general.texts: it learns from the teacher on plain text alone",
             expected="plain text",

@@ -109,7 +109,7 @@ def _size(job: Job) -> tuple[int, float]:
     texts = [text or "" for text in table.column(job.columns.text)[:: max(1, len(table) // 500)]]
     limit = job.settings.data.max_length or 128
     encoded = TextEncoder.from_folder(job.teacher.paths[0], max_length=limit).encode(texts)
-    return len(table), float(np.mean(encoded.lengths))
+    return min(len(table), job.settings.data.rows or len(table)), float(np.mean(encoded.lengths))
 
 
 def _candidates(job: Job, rows: int, tokens: float) -> dict[str, float]:

@@ -33,7 +33,7 @@ def split_data(context: Context, job: Job) -> None:
         if job.unlabelled
         else None,
         labels=rule,
-        rule=SplitRule(settings.dev_share, settings.test_share, settings.bad_rows),
+        rule=SplitRule(settings.dev_share, settings.test_share, settings.bad_rows, settings.rows),
         report=context.report,
     )
     write_splits(context, job, splits)

@@ -34,6 +34,9 @@ __all__ = ["SCHEMA_VERSION", "Context", "Run", "Stage", "check_folder", "opened"
 SCHEMA_VERSION = 1
 """Part of every key: raised when a stage's result changes its meaning."""
 
+_SHORT = 12
+"""Characters of a key in a folder's name."""
+
 
 @dataclass(frozen=True)
 class Context:
@@ -82,6 +85,8 @@ class Run:
         report: Receives what happens.
         keys, done, seconds: By stage name, as stages end.
         worked: Whether any stage was run, and not taken from before.
+        by_key: Whether results stand side by side under their keys, so that several jobs share a folder and the stages
+            that are the same in them; else a stage's result takes the place of an older one.
     """
 
     out: Path
@@ -90,6 +95,7 @@ class Run:
     done: dict[str, Path] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     worked: bool = False
+    by_key: bool = False
 
     def key(self, stage: Stage) -> str:
         """The stage's key; the stages it needs must have theirs."""
@@ -97,7 +103,8 @@ class Run:
 
     def folder(self, stage: Stage) -> Path:
         """Where its result goes."""
-        return self.out / "stages" / stage.name
+        name = f"{stage.name}-{self.key(stage)[:_SHORT]}" if self.by_key else stage.name
+        return self.out / "stages" / name
 
     def is_done(self, stage: Stage) -> bool:
         """Whether its result is there under its present key."""
@@ -120,7 +127,7 @@ class Run:
                 self.done[stage.name] = folder
                 return folder
         self.worked = True
-        scratch = self.out / "scratch" / f"{stage.name}-{key[:12]}"
+        scratch = self.out / "scratch" / f"{stage.name}-{key[:_SHORT]}"
         scratch.mkdir(parents=True, exist_ok=True)
         clock = scratch / "seconds.json"
         spent = _seconds(read_json(clock), clock) if clock.is_file() else 0.0
@@ -140,12 +147,15 @@ class Run:
         return folder
 
 
-def check_folder(out: Path, first: str) -> None:
-    """Raise `StorageError` unless `out` is absent, empty, or the folder of a run whose first stage is `first`."""
+def check_folder(out: Path, first: str, *, by_key: bool = False) -> None:
+    """Raise `StorageError` unless `out` is absent, empty, or the folder of a run whose first stage is `first`.
+
+    `by_key`: as in `Run`.
+    """
     check_run_folder(out)
     stages = out / "stages"
     held = sorted(path.name for path in stages.iterdir() if path.name[0] != ".") if stages.is_dir() else []
-    if held and first not in held:
+    if held and first not in ({name.rpartition("-")[0] for name in held} if by_key else held):
         raise StorageError(
             f"{out} is the folder of another command's run (its stages: {', '.join(held[:4])})",
             expected="a new or empty folder, or that of such a run",
@@ -154,12 +164,12 @@ def check_folder(out: Path, first: str) -> None:
 
 
 @contextlib.contextmanager
-def opened(out: Path, first: str) -> Iterator[None]:
+def opened(out: Path, first: str, *, by_key: bool = False) -> Iterator[None]:
     """Hold a run folder, checked by `check_folder`, for this process; libraries are quiet meanwhile.
 
     What a process that was killed while it wrote a result left is removed.
     """
-    check_folder(out, first)
+    check_folder(out, first, by_key=by_key)
     with lock(out), _quiet_libraries():
         for half in (*(out / "stages").glob(".*.tmp-*"), *out.glob(".*.tmp-*")):
             shutil.rmtree(half, ignore_errors=True)

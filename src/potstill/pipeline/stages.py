@@ -32,7 +32,7 @@ from potstill.pipeline.scored_stages import base_stage, scored_data
 from potstill.pipeline.tune_stages import hard_labels_stage, small_baseline_stage, teacher_stage
 from potstill.pipeline.vocabulary import STAGE, vocabulary_stage
 
-__all__ = ["build_stages"]
+__all__ = ["build_stages", "student_stages"]
 
 NOT_OF_TUNING = {"source", "more", "shares", "scores", "scores_form"}
 """Settings of teachers on which the training of one does not depend."""
@@ -41,18 +41,18 @@ NOT_OF_TUNING = {"source", "more", "shares", "scores", "scores_form"}
 def build_stages(job: Job, budget: Budget) -> list[Stage]:
     """The stages of a job, in order."""
     stages = _Stages(job, budget)
-    if job.scores is None:
-        stages.add_teacher()
-    else:
-        stages.add_scores(job.scores)
-    stages.add_texts()
-    stages.add_answers()
-    above = stages.add_assistants()
-    start = stages.add_start(above)
-    stages.add_student(above, start)
+    start = stages.add_distillation()
     named = map(teacher_name, range(1, 1 + len(job.teachers))) if job.scores is None else ()
     models = {**{name: name for name in named}, "student": "student", **stages.add_baselines(start)}
     stages.add_measures(models)
+    return stages.made
+
+
+def student_stages(job: Job, budget: Budget) -> list[Stage]:
+    """The stages of a job up to its student and the student's scores, in order: no baseline, no export."""
+    stages = _Stages(job, budget)
+    stages.add_distillation()
+    stages.add_score({"student": "student"})
     return stages.made
 
 
@@ -95,6 +95,19 @@ class _Stages:
     ) -> None:
         """One stage more; a name may stand in `needs` twice."""
         self.made.append(Stage(name, depends, tuple(dict.fromkeys(needs)), work, detail, share))
+
+    def add_distillation(self) -> str:
+        """From the data to the student; returns the stage that has the model it starts from."""
+        if self.job.scores is None:
+            self.add_teacher()
+        else:
+            self.add_scores(self.job.scores)
+        self.add_texts()
+        self.add_answers()
+        above = self.add_assistants()
+        start = self.add_start(above)
+        self.add_student(above, start)
+        return start
 
     def add_teacher(self) -> None:
         """The data, the teacher, and whether it is worth distilling."""
@@ -257,10 +270,12 @@ class _Stages:
             return "start"
         general = settings.general.model_dump(mode="json", exclude={"texts"})
         texts = {"texts": [source.sha256 for source in job.texts], "model": job.teacher.sha256}
+        # Weights, epochs and the like are the task's.
+        read = settings.distill.model_dump(mode="json", include={"mode", "mapping", "projection", "precision"})
         self.add(
             "general",
             partial(general_stage, job=job, budget=self.budget),
-            depends={**general, **self.distilled, **texts},
+            depends={**general, **read, **self.trained, **texts},
             needs=("data", "teacher", "start", *self.cut),
             detail="distillation on plain text",
             share=3,
@@ -325,7 +340,7 @@ class _Stages:
         return models
 
     def add_measures(self, models: dict[str, str]) -> None:
-        """Exports, latency, and the one look at the test split."""
+        """Exports, latency, and scores."""
         job, formats = self.job, self.settings.export.formats
         self.add(
             "export",
@@ -341,9 +356,13 @@ class _Stages:
             needs=("data", self.root, "student", "export"),
             detail="teacher and student by turns" if job.scores is None else "student",
         )
+        self.add_score(models)
+
+    def add_score(self, models: dict[str, str]) -> None:
+        """The one look at the test split."""
         self.add(
             "score",
-            partial(score_stage, job=job, models=models),
+            partial(score_stage, job=self.job, models=models),
             depends={"models": models},
             needs=("data", *models.values()),
             detail="every model on dev and test",

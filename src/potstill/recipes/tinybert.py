@@ -14,7 +14,7 @@ from potstill.losses import (
     soft_cross_entropy_reference,
 )
 from potstill.recipes.recipe import Phase, Recipe
-from potstill.recipes.terms import ATTENTION, EMBEDDING, HIDDEN, LOGITS
+from potstill.recipes.terms import ATTENTION, EMBEDDING, HARD, HIDDEN, LOGITS
 
 __all__ = ["PAPER", "REFERENCE"]
 
@@ -24,8 +24,9 @@ _CODE_STATES = (
     replace(HIDDEN, fn=hidden_mse_reference),
     replace(ATTENTION, fn=attention_mse_reference),
 )
-_PAPER_LOGITS = (replace(LOGITS, fn=soft_cross_entropy),)
-_CODE_LOGITS = (replace(LOGITS, fn=soft_cross_entropy_reference),)
+_LABELS = replace(HARD, weight=0.0)  # not in the paper; distill.weights.hard adds it
+_PAPER_LOGITS = (replace(LOGITS, fn=soft_cross_entropy), _LABELS)
+_CODE_LOGITS = (replace(LOGITS, fn=soft_cross_entropy_reference), _LABELS)
 
 PAPER = Recipe(
     name="paper",

@@ -24,7 +24,7 @@ from potstill.report.checks import validate
 from potstill.report.conclusion import cautions, headline
 from potstill.report.schema import CurvePoint, Report
 
-__all__ = ["render_html"]
+__all__ = ["asset", "environment", "policy", "render_html"]
 
 
 def render_html(report: Mapping[str, Any]) -> str:
@@ -37,13 +37,13 @@ def render_html(report: Mapping[str, Any]) -> str:
         DataError: It is no valid report.
     """
     parsed = validate(wording.clean(report))
-    style, script = _asset("style.css"), _asset("script.js")
+    style, script = asset("style.css"), asset("script.js")
     return (
-        _environment()
+        environment()
         .get_template("template.html")
         .render(
             report=parsed,
-            policy=_policy(style, script),
+            policy=policy(style, script),
             style=Markup(style),
             script=Markup(script),
             headline=_joined(headline(parsed)),
@@ -58,11 +58,13 @@ def render_html(report: Mapping[str, Any]) -> str:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of `templates/`."""
     return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str) -> str:
+def policy(style: str, script: str) -> str:
+    """The content security policy of a page that has this style and this script, and no other."""
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     return (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
@@ -71,9 +73,10 @@ def _policy(style: str, script: str) -> str:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Templates, with the words and pictures that pages are made of."""
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset),
+        loader=jinja2.FunctionLoader(asset),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
