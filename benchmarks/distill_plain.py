@@ -4,7 +4,6 @@ float32, eager attention, fixed-length padding, dense AdamW, clipping. Queries a
 attention implementation hands out scores before softmax.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,7 @@ class Plain:
 
     Args:
         teacher: Whose weights it takes, as float32.
-        start: The student's weights before any step.
-        program: Its terms, projections and texts.
+        program: Its student and projections, whose weights it takes too, its terms and texts.
         config: The teacher's.
         case: Batch and length.
     """
@@ -32,15 +30,13 @@ class Plain:
     def __init__(
         self,
         teacher: PreTrainedModel,
-        start: Mapping[str, Tensor],
         program: Distilling,
         config: PretrainedConfig,
         case: Case,
     ) -> None:
         self.terms, self.data, self.case = program.terms, program.data, case
-        self.teacher = _made(config, {name: value.float() for name, value in teacher.state_dict().items()}).eval()
-        student = student_config(config, Shape.of(program.student.config))
-        self.student = _made(student, start).train()
+        self.teacher = _made(config, teacher).eval()
+        self.student = _made(student_config(config, Shape.of(program.student.config)), program.student).train()
         device = teacher.device
         self.teacher.to(device).requires_grad_(requires_grad=False)
         self.student.to(device)
@@ -50,6 +46,9 @@ class Plain:
                 for name, part in program.projections.items()
             }
         ).to(device)
+        self.projections.load_state_dict(
+            {name: value.float() for name, value in program.projections.state_dict().items()}
+        )
         self.seen: list[dict[str, list[Tensor]]] = [_watch(self.teacher), _watch(self.student)]
         self.parameters = [*self.student.parameters(), *self.projections.parameters()]
         plain = [p for p in self.parameters if p.ndim < 2]
@@ -118,6 +117,14 @@ class Plain:
         )
         return query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
 
+    def values(self, rows: np.ndarray) -> dict[str, float]:
+        """Each term's value, dropout off."""
+        self.student.eval()
+        with torch.no_grad():
+            found = {name: float(value) for name, value in self.losses(rows).items()}
+        self.student.train()
+        return found
+
     def step(self, rows: np.ndarray) -> None:
         """One update."""
         self.optimiser.zero_grad()
@@ -128,10 +135,10 @@ class Plain:
         self.optimiser.step()
 
 
-def _made(config: PretrainedConfig, weights: Mapping[str, Tensor]) -> PreTrainedModel:
+def _made(config: PretrainedConfig, like: PreTrainedModel) -> PreTrainedModel:
     config._attn_implementation = "eager"
     model: PreTrainedModel = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
-    model.load_state_dict(dict(weights))
+    model.load_state_dict({name: value.float() for name, value in like.state_dict().items()})
     return model
 
 

@@ -83,9 +83,16 @@ class Ours:
             self.terms, STUDENT.hidden, shape.hidden, shared=RECIPES[mode].projection == "shared"
         ).to(device)
         self.program = Distilling(student, self.teacher, self.terms, projections, self.batches)
-        self.start = {name: value.clone() for name, value in student.state_dict().items()}
         self.optimiser = AdamW(self.program.modules, dtype=training_dtype("auto"))
         self.parts: dict[str, list[float]] = {}
+
+    def losses(self, rows: np.ndarray) -> dict[str, float]:
+        """Each term's value, dropout off."""
+        for module in self.program.modules.values():
+            module.eval()
+        with torch.no_grad():
+            terms = self.program.step(rows)
+        return {name: float(term.sum) / term.count for name, term in terms.items()}
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -180,6 +187,13 @@ def plain_fits(case: Case) -> bool:
     return 8 * case.batch * 12 * case.length**2 * 4 <= PLAIN_BYTES
 
 
+def check(ours: dict[str, float], plain: dict[str, float]) -> None:
+    """Both must compute the same losses, but for what bfloat16 rounds."""
+    for name, value in ours.items():
+        if abs(value - plain[name]) > 0.05 * abs(plain[name]) + 1e-4:
+            raise SystemExit(f"the {name} loss is {value} here and {plain[name]} in plain transformers")
+
+
 def measure(case: Case, teacher: str, losses: str, args: argparse.Namespace) -> dict[str, Any]:
     """One row."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -189,7 +203,10 @@ def measure(case: Case, teacher: str, losses: str, args: argparse.Namespace) -> 
     for rows in steps:
         ours.step(rows)  # kernels and memory for each length
     peak = peak_mb(lambda: ours.step(steps[-1]))
-    plain = Plain(ours.teacher, ours.start, ours.program, config_of(teacher, case), case) if plain_fits(case) else None
+    plain = None
+    if plain_fits(case):
+        plain = Plain(ours.teacher, ours.program, config_of(teacher, case), case)
+        check(ours.losses(steps[0]), plain.values(steps[0]))
     ours.watch()
     ours.parts.clear()
     order = np.random.default_rng(0).permutation(len(encodings))

@@ -266,6 +266,22 @@ class DistillSettings(Section):
         default="auto",
         description="Arithmetic of the forward passes; auto: bfloat16 where the processor is fast at it.",
     )
+    accumulate: int = Field(
+        default=1,
+        ge=1,
+        description="Parts that a step's examples are run in, one after the other: the same step in less memory.",
+    )
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens in a part at most, padding included: of long texts a part then holds fewer; not set: no "
+        "bound.",
+        examples=[8192],
+    )
+    gradient_checkpointing: bool = Field(
+        default=False,
+        description="Compute the student's layers twice to keep less in memory: for long texts.",
+    )
     weights: WeightSettings = Field(
         default_factory=WeightSettings,
         description="Weight of each loss term; not set: the mode's own; 0 leaves the term out; two: at the first step "

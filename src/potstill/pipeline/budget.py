@@ -12,6 +12,7 @@ import numpy as np
 
 from potstill.pipeline.run import Context
 from potstill.storage import read_json, write_json
+from potstill.training.gradients import collect_gradients
 from potstill.training.optimiser import AdamW
 from potstill.training.program import Program
 
@@ -143,10 +144,7 @@ def seconds_per_step(program: Program, optimiser: AdamW, batches: int = 4) -> fl
     times = []
     for rows in [every[index] for index in (*picked, *picked)]:
         started = time.perf_counter()
-        optimiser.zero_grad()
-        terms = program.step(rows)
-        total = sum(program.weights[name] * term.sum / max(term.count, 1.0) for name, term in terms.items())
-        total.backward()  # type: ignore[union-attr]
+        collect_gradients(program, optimiser, [rows])
         optimiser.step(0.0)
         times.append(time.perf_counter() - started)
     optimiser.zero_grad()

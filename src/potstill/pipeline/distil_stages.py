@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import UNLABELLED, Examples
+from potstill.models.checkpointing import set_checkpointing
 from potstill.models.dropout import set_dropout
 from potstill.models.forward import forward_inputs, run_logits
 from potstill.models.loading import longest_input
@@ -178,11 +179,15 @@ def other_logits_stage(context: Context, job: Job, stage: str) -> None:
     save_arrays(arrays, context.folder / "logits.safetensors")
 
 
-def _planned_steps(phase: Phase, windows: int) -> int:
+def _planned_steps(phase: Phase, batches: Batches, accumulate: int) -> int:
+    windows = len(batches.encodings)
     per_epoch = -(-windows // phase.batch_size)
+    if batches.max_tokens is not None:  # batches then hold fewer texts, and a step does
+        per_epoch = -(-len(batches.of_epoch(0)) // accumulate)
     if phase.epochs is not None:
         return phase.epochs * per_epoch
-    return max(1, phase.examples // phase.batch_size)
+    examples = phase.batch_size if batches.max_tokens is None else windows / per_epoch
+    return max(1, int(phase.examples / examples))
 
 
 def _run_phase(
@@ -229,21 +234,25 @@ def _run_phase(
             teacher_ids=None if joined else teacher_ids(context, student),
             augmented=phase.augmented,
         )
-    batches = Batches(encodings, labels, ids, phase.batch_size, settings.run.seed)
+    parts = settings.distill.accumulate
+    size = phase.batch_size // parts
+    batches = Batches(encodings, labels, ids, size, settings.run.seed, settings.distill.batch_tokens)
     program = Distilling(student, guide, terms, projections, batches)
     try:
         trained = run_training(
             context,
             job.conditions,
             program,
+            accumulate=parts,
             stage=stage,
             phase=phase.name,
-            planned=_planned_steps(phase, len(encodings)),
+            planned=_planned_steps(phase, batches, parts),
             schedule=lambda steps: Schedule(
                 steps,
                 phase.rate(student.config.hidden_size),
                 warmup=phase.warmup,
                 decay=phase.decay,
+                accumulate=parts,
                 average=phase.average,
             ),
             budget=budget,
@@ -301,6 +310,7 @@ def student_stage(
     facts = {}
     for phase in phases:
         set_dropout(student, on=phase.dropout)
+        set_checkpointing(student, on=job.settings.distill.gradient_checkpointing)
         facts[phase.name] = _run_phase(
             context,
             job,

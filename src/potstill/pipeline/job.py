@@ -358,7 +358,7 @@ def _check_windows(settings: Settings, model: Source, config: PretrainedConfig, 
 
 def _recipe(settings: Settings) -> Recipe:
     chosen = settings.distill
-    return with_overrides(
+    found = with_overrides(
         RECIPES[chosen.mode],
         weights={name: _value(given) for name, given in chosen.weights.model_dump().items()},
         epochs=chosen.epochs,
@@ -366,6 +366,15 @@ def _recipe(settings: Settings) -> Recipe:
         learning_rate=chosen.learning_rate,
         projection=chosen.projection,
     )
+    for phase in found.phases:
+        if phase.batch_size % chosen.accumulate:
+            fitting = [count for count in range(1, phase.batch_size + 1) if phase.batch_size % count == 0]
+            raise SettingsError(
+                f"distill.accumulate = {chosen.accumulate} parts of {phase.batch_size} examples",
+                expected=f"one of {', '.join(map(str, fitting))}",
+                fix="choose one of these, or another distill.batch_size",
+            )
+    return found
 
 
 def _value(given: float | tuple[float, float] | None) -> Value | None:

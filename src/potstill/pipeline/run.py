@@ -16,7 +16,7 @@ from typing import Any
 
 import transformers
 
-from potstill.errors import StorageError
+from potstill.errors import SettingsError, StorageError
 from potstill.progress import Reporter
 from potstill.storage import (
     atomic_folder,
@@ -168,7 +168,16 @@ def opened(out: Path, first: str, *, by_key: bool = False) -> Iterator[None]:
     """Hold a run folder, checked by `check_folder`, for this process; libraries are quiet meanwhile.
 
     What a process that was killed while it wrote a result left is removed.
+
+    Raises:
+        SettingsError: torchrun started several of these processes: they would all do the whole of the work.
     """
+    if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
+        raise SettingsError(
+            f"a run started in {processes} processes (WORLD_SIZE)",
+            expected="one, which uses every core",
+            fix="start it without torchrun; several processes can share a training from Python (docs/speed.md)",
+        )
     check_folder(out, first, by_key=by_key)
     with lock(out), _quiet_libraries():
         for half in (*(out / "stages").glob(".*.tmp-*"), *out.glob(".*.tmp-*")):

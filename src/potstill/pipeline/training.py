@@ -58,6 +58,7 @@ def run_training(
     followers: float = 0.0,
     stretch: float = 1.0,
     portion: float = 1.0,
+    accumulate: int = 1,
 ) -> Trained:
     """Run a program with checkpoints in the stage's scratch, for as many steps as the budget says.
 
@@ -76,6 +77,7 @@ def run_training(
         followers: As in `Budget.allot`.
         stretch: As in `Budget.allot`.
         portion: As in `Budget.allot`.
+        accumulate: Micro-batches a step.
     """
 
     def optimiser() -> AdamW:
@@ -84,7 +86,7 @@ def run_training(
 
     def measure() -> float:
         context.report.note(f"{phase}: measuring the time of a step")
-        return seconds_per_step(program, optimiser())
+        return accumulate * seconds_per_step(program, optimiser())
 
     allotment = budget.allot(
         context, (stage, phase), planned, measure, stretch=stretch, portion=portion, followers=followers
