@@ -91,7 +91,7 @@ def _automatic(settings: Settings, model: Source) -> tuple[str, ...]:
 
 
 def check_masks(folders: Sequence[Path]) -> None:
-    """Raise `SettingsError` unless the tokenizers in the folders write one mask token: they read the same masked texts."""
+    """Raise `SettingsError` unless the tokenizers in the folders write one mask token, so as to read the same texts."""
     found = []
     for folder in folders:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -162,6 +162,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     for other in more:
         _check_windows(settings, other, checked_model(other))
     _check_different((teacher, *more))
+    _check_temperature(settings)
     start = None
     if settings.student.start is not None and settings.student.start not in STARTS:
         named = teacher if settings.teacher.scores else resolve_model(settings.student.start, report=report)
@@ -348,6 +349,14 @@ def _check_different(teachers: Sequence[Source]) -> None:
                 expected="different ones",
                 fix="weight it by teacher.shares instead",
             )
+
+
+def _check_temperature(settings: Settings) -> None:
+    if settings.teacher.more and isinstance(_value(settings.distill.temperature), Ramp):
+        raise SettingsError(
+            f"distill.temperature = {list(settings.distill.temperature or ())} with several teachers",  # type: ignore[arg-type]
+            expected="one number: their answers are averaged at it",
+        )
 
 
 def _check_windows(settings: Settings, model: Source, config: PretrainedConfig, longest: int | None = None) -> None:

@@ -22,7 +22,7 @@ from potstill.models.tap import LayerStates
 from potstill.recipes.guidance import Guidance, Guide
 from potstill.recipes.reading import tapped
 from potstill.storage import digest_array
-from potstill.training.program import LossTerm
+from potstill.training.program import LossTerm, Ramp
 
 __all__ = ["EnsembleGuide", "JoinedGuide", "average_answers", "laid_out"]
 
@@ -162,7 +162,7 @@ class EnsembleGuide:
         terms: What is learned: they say at which temperature answers are averaged.
 
     Raises:
-        ModelError: Answers to other windows, or terms that read answers at different temperatures.
+        ModelError: Answers to other windows, or terms that read answers at different temperatures or at one that moves.
     """
 
     def __init__(
@@ -175,7 +175,14 @@ class EnsembleGuide:
         if len(how) > 1:
             raise ModelError(f"several teachers at the temperatures {sorted(map(str, how))}", expected="one of them")
         self.first, self.others, self.weights = first, tuple(others), tuple(weights)
-        self.temperature = next(iter(how), None)
+        temperature = next(iter(how), None)
+        if isinstance(temperature, Ramp):
+            raise ModelError(
+                f"several teachers at a temperature that moves, {temperature}",
+                expected="one temperature, at which their answers are averaged",
+                fix="set distill.temperature to one number",
+            )
+        self.temperature = temperature
         self.windows, self.width, self.heads = first.windows, first.width, first.heads
 
     def guidance(self, rows: np.ndarray) -> Guidance:
