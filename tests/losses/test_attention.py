@@ -228,3 +228,53 @@ def test_what_stands_in_padding_is_never_looked_at(form):
         part[0, :, 3:] = np.nan
     total, _, slope_q, slope_k = run(attention_mse, made, mask, form=form)
     assert np.isfinite([total.item(), *slope_q.ravel(), *slope_k.ravel()]).all()
+
+
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3),
+    windows=st.tuples(st.one_of(st.none(), st.integers(1, 13)), st.integers(1, 13)),
+)
+def test_local_attention_is_compared_where_both_models_look(seed, lengths, windows):
+    """Pair by pair; each text's sum times its pairs over those compared, so that layers weigh alike."""
+    made, mask = tensors(seed, lengths, 2, 2, (3, 5))
+    window = min(window for window in windows if window is not None)
+    share = [n**2 / sum(abs(i - j) <= window for i in range(n) for j in range(n)) for n in lengths]
+
+    def difference(b, h, i, j):
+        if i >= lengths[b] or j >= lengths[b] or abs(i - j) > window:
+            return 0.0, False
+        return share[b] ** 0.5 * (score(*made[:2], b, h, i, j) - score(*made[2:], b, h, i, j)), True
+
+    wanted = written_out(made, mask, difference)
+    total, count, slope_q, slope_k = run(attention_mse, made, mask, windows=windows)
+    near(total.item(), wanted[0])
+    # The slopes of `written_out` are those of the unweighted differences.
+    for b, factor in enumerate(share):
+        near(slope_q[b], factor**0.5 * wanted[1][b])
+        near(slope_k[b], factor**0.5 * wanted[2][b])
+    assert count == 2 * sum(n**2 for n in lengths)
+
+
+@pytest.mark.parametrize("window", [40, 100, 300])
+def test_bands_of_long_texts_are_the_same_pairs(window):
+    made, mask = tensors(4, [299, 170], 0, 2, (3, 4))
+    scores = all_scores(made)
+    places = np.arange(299)
+    kept = mask[:, None, :, None] & mask[:, None, None, :] & (abs(places[:, None] - places) <= window)
+    sums = (np.square(scores[0] - scores[1]) * kept).sum(axis=(1, 2, 3))
+    wanted = (sums * np.square(mask.sum(axis=1)) / kept[:, 0].sum(axis=(1, 2))).sum()
+    near(run(attention_mse, made, mask, windows=(None, window))[0].item(), wanted)
+    if window == 300:
+        near(run(attention_mse, made, mask)[0].item(), wanted)
+
+
+def test_the_released_codes_form_zeroes_each_sides_own_window():
+    made, mask = tensors(6, [5], 0, 1, (2, 2))
+    ours, theirs = all_scores(made)
+    far = abs(np.arange(5)[:, None] - np.arange(5))
+    wanted = np.square(ours * (far <= 1) - theirs * (far <= 3)).sum()
+    total, count, *_ = run(attention_mse_reference, made, mask, windows=(1, 3))
+    near(total.item(), wanted)
+    assert count == 25

@@ -136,3 +136,65 @@ def test_no_gradient_reaches_the_teacher():
     relation_kl(student, teacher, None, heads=2)[0].backward()
     attention_kl((student, student), (teacher, teacher), (1.0, 1.0), None)[0].backward()
     assert teacher.grad is None
+
+
+def apart(seed, delta, made, size):
+    """Vectors of a student and a teacher whose scores, `made` of them, differ by δ = ‖ΔS‖/‖S‖; float32."""
+    generator = torch.Generator().manual_seed(seed)
+    base, step = size * torch.randn(2, 2, 3, 14, 8, generator=generator, dtype=torch.float64)
+    wanted, low, high = made(base), 0.0, 4.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        near = float((made(base + middle * step) - wanted).norm() / wanted.norm()) < delta
+        low, high = (middle, high) if near else (low, middle)
+    return (base + high * step).float(), base.float()
+
+
+def recut(vectors):
+    joined = vectors.transpose(1, 2).flatten(-2).unflatten(-1, (4, -1)).transpose(1, 2)
+    return joined @ joined.mT * joined.shape[-1] ** -0.5
+
+
+@pytest.mark.parametrize("size", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("delta", [0.001, 0.01, 0.05, 0.1, 0.3, 1.0])
+def test_relations_of_models_however_near_are_right_to_1e_5(delta, size):
+    """Value and gradient of float32 vectors against the formula in float64, down to δ = 0.001."""
+    student, teacher = apart(1, delta, recut, size)
+    exact = student.double().requires_grad_()
+    probabilities = recut(teacher.double()).softmax(dim=-1)
+    wanted = (probabilities * (probabilities.log() - recut(exact).log_softmax(dim=-1))).sum()
+    wanted.backward()
+    student.requires_grad_()
+    total, _ = relation_kl(student, teacher, None, heads=4)
+    total.backward()
+    assert total.item() == pytest.approx(wanted.item(), rel=1e-5)
+    assert float((student.grad - exact.grad).norm() / exact.grad.norm()) < 1e-5
+
+
+@pytest.mark.parametrize("delta", [0.001, 0.01, 0.1, 1.0])
+def test_biased_attention_of_models_however_near_is_right_to_1e_5(delta):
+    """With what an architecture adds to its scores on either side, and windows of different sizes."""
+    bias = torch.randn(1, 3, 14, 14, generator=torch.Generator().manual_seed(3))
+    far = (torch.arange(14)[:, None] - torch.arange(14)).abs() > 4
+
+    def made(vectors):
+        return vectors @ vectors.mT * 8**-0.5
+
+    student, teacher = apart(2, delta, made, 1.0)
+
+    def distribution(vectors):
+        return (made(vectors) + bias.double()).masked_fill(far, -torch.inf).softmax(dim=-1)
+
+    exact = student.double().requires_grad_()
+    theirs, ours = distribution(teacher.double())[..., ~far], distribution(exact)[..., ~far]
+    wanted = (theirs * (theirs.log() - ours.log())).sum()
+    wanted.backward()
+    student.requires_grad_()
+    scales = 8**-0.5, 8**-0.5
+    total, count = attention_kl(
+        (student, student), (teacher, teacher), scales, None, biases=(bias, bias), windows=(6, 4)
+    )
+    total.backward()
+    assert count == 2 * 3 * 14
+    assert total.item() == pytest.approx(wanted.item(), rel=1e-5)
+    assert float((student.grad - exact.grad).norm() / exact.grad.norm()) < 1e-5

@@ -68,7 +68,7 @@ def test_every_dropout_of_a_model_is_replaced_or_off(kind):
     assert torch.equal(second, model.eval()(input_ids=ids).logits)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CONFIGS if kind != "mpnet"])
+@pytest.mark.parametrize("kind", [kind for kind in CONFIGS if kind not in ("mpnet", "deberta-v2")])
 def test_plain_attention_is_eager_attention_with_padding_too(kind):
     model = small_model(kind)
     ids = torch.randint(5, 90, (3, 9))

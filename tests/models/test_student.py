@@ -5,15 +5,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.small_models import random_encodings, small_config, small_model
-from transformers import AutoModelForSequenceClassification, BertConfig
+from tests.small_models import STUDENTS, random_encodings, small_config, small_model
+from transformers import AutoModelForSequenceClassification, BertConfig, ErnieConfig, ModernBertConfig
 
 from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES, encoder_parts
 from potstill.models.forward import forward_inputs
-from potstill.models.student import Shape, layers_student, random_student, student_config
+from potstill.models.student import Shape, check_start, layers_student, random_student, student_config
 
-KINDS = sorted(ANATOMIES)
+KINDS = sorted(STUDENTS)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,8 @@ def test_a_students_config_is_its_teachers_at_another_size(kind):
         "dim",
         "hidden_dim",
         "n_heads",
+        "layer_types",
+        "pooler_hidden_size",
     }
     assert {n: v for n, v in student.to_dict().items() if n not in sizes} == {
         n: v for n, v in before.items() if n not in sizes
@@ -153,19 +155,84 @@ def test_all_layers_of_an_electra_with_narrow_embeddings():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_chosen_layers_stand_in_their_order_and_the_rest_is_the_teachers(kind):
-    teacher = small_model(kind, layers=5)
-    student = layers_student(teacher, (2, 5, 2))
+    more = {"num_hidden_groups": 5} if kind == "albert" else {}
+    teacher = small_model(kind, layers=5, **more)
+    chosen = (1, 5, 3) if kind == "modernbert" else (2, 5, 2)  # ModernBERT's first layer has no norm before it
+    student = layers_student(teacher, chosen)
     own, theirs = encoder_parts(student), encoder_parts(teacher)
     assert student.config.num_hidden_layers == 3
-    for layer, source in zip(own.layers, (1, 4, 1), strict=True):
-        wanted = theirs.layers[source].layer.state_dict()
+    for layer, number in zip(own.layers, chosen, strict=True):
+        wanted = theirs.layers[number - 1].layer.state_dict()
         assert all(torch.equal(value, wanted[name]) for name, value in layer.layer.state_dict().items())
+        assert layer.window == theirs.layers[number - 1].window
     # By running the teacher with its layers rearranged.
     stack = teacher.base_model.get_submodule(ANATOMIES[kind].layers)
-    rearranged = torch.nn.ModuleList([stack[1], stack[4], stack[1]])
+    rearranged = torch.nn.ModuleList([stack[number - 1] for number in chosen])
     parent, _, name = ANATOMIES[kind].layers.rpartition(".")
     setattr(teacher.base_model.get_submodule(parent), name, rearranged)
+    if kind == "albert":
+        teacher.config.num_hidden_layers = teacher.config.num_hidden_groups = 3
     torch.testing.assert_close(logits(student, kind), logits(teacher, kind))
+
+
+@pytest.mark.parametrize(
+    ("groups", "chosen", "wanted"),
+    [(1, (2, 4, 6), 1), (2, (1, 6), 2), (2, (1, 2, 3), 1), (3, (2, 4, 6), 3), (2, (1, 5, 6), 3), (2, (1, 2, 4, 6), 2)],
+)
+def test_an_alberts_layers_share_what_they_shared(groups, chosen, wanted):
+    """(1, 5, 6) of two groups: transformers would give the second layer the first group's weights."""
+    teacher = small_model("albert", layers=6, num_hidden_groups=groups)
+    student = layers_student(teacher, chosen)
+    assert student.config.num_hidden_groups == wanted
+    shown = []
+    for layer in {part.layer for part in encoder_parts(teacher).layers}:
+        layer.register_forward_pre_hook(lambda module, _: shown.append(module))
+    logits(teacher, "albert")
+    for own, number in zip(encoder_parts(student).layers, chosen, strict=True):
+        theirs = shown[number - 1].state_dict()
+        assert all(torch.equal(value, theirs[name]) for name, value in own.layer.state_dict().items())
+
+
+def test_a_modernberts_layers_stay_local_or_global():
+    teacher = small_config("modernbert", layers=7)
+    kinds = ["full" if layer % 3 == 0 else "sliding" for layer in range(7)]
+    assert [kind.removesuffix("_attention") for kind in teacher.layer_types] == kinds
+    student = student_config(teacher, Shape(3, 24, 40, 4), (1, 3, 7))
+    assert student.layer_types == ["full_attention", "sliding_attention", "full_attention"]
+    evenly = student_config(teacher, Shape(3, 24, 40, 4))  # layers 2, 4 and 7, which then teach
+    assert evenly.layer_types == ["sliding_attention", "full_attention", "full_attention"]
+    assert len(student_config(teacher, Shape(9, 24, 40, 4)).layer_types) == 9
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "way", "layers", "said"),
+    [
+        ("mobilebert", (1, 24, 40, 4), "random", (2,), "a teacher only; fix: name another small model"),
+        ("mobilebert", (1, 24, 40, 4), "shrunk", (2,), "a teacher only"),
+        ("mobilebert", (2, 24, 40, 4), "layers", (1, 2), "a teacher only"),
+        ("modernbert", (1, 24, 40, 4), "layers", (2,), "layer 0 first.*every-other"),
+        ("modernbert", (2, 24, 40, 4), "layers", (1, 1), "layer 0 first"),
+        ("modernbert", (2, 16, 40, 4), "shrunk", (1, 2), "heads 4 wide shrunk from rotary heads 6 wide.*2x8x40x4"),
+        ("modernbert", (2, 12, 40, 4), "shrunk", (1, 2), "heads 3 wide.*expected an even width.*such as 2x16"),
+        ("modernbert", (2, 12, 40, 4), "random", (1, 2), "expected an even width"),
+        ("deberta-v2", (2, 12, 40, 4), "shrunk", (1, 2), 'with a convolution; fix: set student.start to "layers"'),
+        ("deberta-v2", (1, 24, 40, 4), "layers", (2,), "layer 0 first"),
+        ("ernie", (1, 24, 40, 4), "shrunk", (2,), 'whose parts are not known.*fix: set student.start to "random"'),
+        ("ernie", (1, 24, 40, 4), "layers", (2,), "whose parts are not known"),
+    ],
+)
+def test_starts_that_cannot_be_are_refused_with_the_way_out(kind, shape, way, layers, said):
+    teacher = ErnieConfig(num_hidden_layers=2) if kind == "ernie" else small_config(kind)
+    if kind == "deberta-v2":
+        teacher.conv_kernel_size = 3
+    with pytest.raises(ModelError, match=said):
+        check_start(teacher, Shape(*shape), way, layers)
+
+
+def test_a_gated_ffn_is_as_wide_in_proportion_as_the_teachers():
+    assert Shape.under("4x384", ModernBertConfig()) == Shape(4, 384, 576, 12)
+    assert Shape.under("4x384x768", ModernBertConfig()) == Shape(4, 384, 768, 12)
+    assert Shape.under("4x312", BertConfig()) == Shape(4, 312, 1200, 12)
 
 
 def test_the_student_shares_no_weight_with_its_teacher():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from potstill import losses
 from potstill.errors import ModelError, SettingsError
-from potstill.recipes import RECIPES, build_terms, chosen_layers, layer_pairs, with_overrides
+from potstill.recipes import RECIPES, build_terms, by_heads, chosen_layers, layer_pairs, with_overrides
 
 UNSET = {"weights": {}, "epochs": None, "batch_size": None, "learning_rate": None}
 
@@ -158,3 +158,22 @@ def test_layers_that_are_not_there(choice):
         assert set(layers) <= set(range(1, 13))
     with pytest.raises(ModelError):
         chosen_layers(13, 12, choice)
+
+
+def test_relations_take_the_place_of_scores_where_heads_differ():
+    phase = RECIPES["potstill"].phases[0]
+    equal = build_terms(phase, student=2, teacher=4, mapping="uniform")
+    other = build_terms(phase, student=2, teacher=4, mapping="uniform", equal_heads=False)
+    assert [term.name for term in equal] == ["hidden", "attention", "logits", "hard"]
+    assert [term.name for term in other] == ["hidden", "queries", "keys", "values", "logits", "hard"]
+    assert {term.weight for term in other if term.reads in ("queries", "keys", "values")} == {0.1}
+    assert {term.layers for term in other if term.reads == "queries"} == {((2, 4),)}
+    # A weight that the user sets holds for what takes the term's place; 0 leaves both out.
+    for weight, names in ((0.5, {"queries", "keys", "values"}), (0.0, set())):
+        weights = {"attention": weight}
+        chosen = with_overrides(
+            RECIPES["potstill"], weights=weights, epochs=None, batch_size=None, learning_rate=None
+        ).phases[0]
+        found = build_terms(chosen, student=2, teacher=4, mapping="uniform", equal_heads=False)
+        assert {term.name for term in found if term.weight == weight and term.name != "hidden"} == names
+    assert by_heads(RECIPES["paper"].phases[0].terms, equal=False) == RECIPES["paper"].phases[0].terms

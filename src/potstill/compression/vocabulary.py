@@ -11,7 +11,7 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
 from potstill.errors import ModelError
-from potstill.models.anatomy import ANATOMIES, encoder_parts
+from potstill.models.anatomy import masked_lm_head
 from potstill.models.loading import counts_from_padding
 
 __all__ = ["prune_vocabulary"]
@@ -32,8 +32,8 @@ def prune_vocabulary(model: PreTrainedModel, kept: np.ndarray) -> PreTrainedMode
     if len(kept) == 0 or kept[0] < 0 or kept[-1] >= size or (np.diff(kept) <= 0).any():
         raise ModelError(f"ids to keep that are not ascending from 0 to {size - 1}")
     made: PreTrainedModel = type(model)._from_config(_config(model.config, kept), dtype=torch.float32)
-    table = _name_of(model, encoder_parts(model).word)
-    heads = tuple(f"{name}." for name in ANATOMIES[model.config.model_type].masked_lm_head)
+    table = _name_of(model, model.get_input_embeddings())
+    heads = tuple(f"{name}." for name in masked_lm_head(model.config))
     rows = torch.from_numpy(kept)
     state = {
         name: tensor[rows] if _has_a_row_a_word(name, tensor, size, table, heads) else tensor

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from potstill.models.anatomy import ANATOMIES
+
 __all__ = ["LogitsOnly", "quiet", "sample_inputs"]
 
 _LOGGERS = ("onnx_ir", "onnxscript", "nncf", "torch.onnx", "transformers")
@@ -26,11 +28,15 @@ class LogitsOnly(nn.Module):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model = model
+        anatomy = ANATOMIES.get(model.config.model_type)
+        self.rotary = anatomy is not None and anatomy.rotary
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """Logits of one padded batch; each input int64 (b, longest)."""
-        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, **types).logits
+        more = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        if self.rotary:  # ONNX Runtime's operator wants the angles of each text, though they are the same
+            more["position_ids"] = torch.arange(input_ids.shape[1], device=input_ids.device).expand(input_ids.shape)
+        logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
         return logits
 
 

@@ -4,19 +4,27 @@ A relation is softmax(X·Xᵀ/√d) of queries, keys or values with themselves: 
 models of any width and any number of heads can be compared without a projection.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from potstill.errors import ModelError
+from potstill.losses.attention import narrower, outside
 
-__all__ = ["attention_kl", "relation_heads", "relation_kl", "value_kl"]
+__all__ = ["EXACT_BELOW", "attention_kl", "relation_heads", "relation_kl", "value_kl"]
+
+EXACT_BELOW = 0.002
+"""Nats a row below which a divergence is computed in float64; above it float32 is right to 1e-5."""
 
 
 def relation_kl(student: Tensor, teacher: Tensor, mask: Tensor | None, *, heads: int) -> tuple[Tensor, float]:
     """Σ KL(softmax(T·Tᵀ/√d_T) ‖ softmax(S·Sᵀ/√d_S)) over relation heads and real rows: MiniLMv2, eq. 6.
 
-    The vectors of all attention heads are joined and cut anew into `heads` relation heads, of d_T and d_S each.
+    The vectors of all attention heads are joined and cut anew into `heads` relation heads, of d_T and d_S each. All
+    pairs of a text are related, also where attention is local. Computed in float32; in float64 where the two are so
+    near that a row's divergence is below `EXACT_BELOW`: value and gradient are right to 1e-5 however near they are.
 
     Args:
         student: (B, h_S, L, d), queries, keys or values, any float dtype, unscaled.
@@ -32,9 +40,13 @@ def relation_kl(student: Tensor, teacher: Tensor, mask: Tensor | None, *, heads:
 
     Paper: Wang et al. 2020, arXiv 2012.15828; values: Wang et al. 2020, arXiv 2002.10957.
     """
-    own, theirs = (_recut(part, heads) for part in (student, teacher.detach()))
-    ours, wanted = (part @ part.mT * part.shape[-1] ** -0.5 for part in (own, theirs))
-    return _row_kl(ours, wanted, mask)
+
+    def compute(dtype: torch.dtype) -> tuple[Tensor, float]:
+        own, theirs = (_recut(part, heads).to(dtype) for part in (student, teacher.detach()))
+        ours, wanted = (part @ part.mT * part.shape[-1] ** -0.5 for part in (own, theirs))
+        return _row_kl(ours, wanted, mask)
+
+    return _exactly(compute)
 
 
 def value_kl(student: Tensor, teacher: Tensor, mask: Tensor | None) -> tuple[Tensor, float]:
@@ -49,6 +61,7 @@ def attention_kl(
     mask: Tensor | None,
     *,
     biases: tuple[Tensor | None, Tensor | None] = (None, None),
+    windows: tuple[int | None, int | None] = (None, None),
 ) -> tuple[Tensor, float]:
     """Σ KL(softmax(scores_T) ‖ softmax(scores_S)) over heads and real rows: MiniLM, eq. 3.
 
@@ -58,22 +71,39 @@ def attention_kl(
         scales: What multiplies the products, 1/√d.
         mask: (B, L), 1 or True on real tokens; None where all are real.
         biases: What each architecture adds to its scores, broadcastable to (B, h, L, L); None adds nothing.
+        windows: How far a token attends in student and teacher; None: to all. The distributions are those over the
+            tokens that both models look at: elsewhere one of the two is zero.
 
     Returns:
         Sum (float32 scalar, nats) and h · Σ_b n_b.
 
     Paper: Wang et al. 2020, arXiv 2002.10957.
     """
-    scores = []
-    for (queries, keys), scale, bias in zip((student, teacher), scales, biases, strict=True):
-        found = queries.float() @ keys.float().mT * scale
-        scores.append(found if bias is None else found + bias.float())
-    return _row_kl(scores[0], scores[1].detach(), mask)
+    length = student[0].shape[2]
+    window = narrower(windows, length)
+    far = None if window is None else outside(length, window, student[0].device)
+
+    def compute(dtype: torch.dtype) -> tuple[Tensor, float]:
+        scores = []
+        for (queries, keys), scale, bias in zip((student, teacher), scales, biases, strict=True):
+            found = queries.to(dtype) @ keys.to(dtype).mT * scale
+            scores.append(found if bias is None else found + bias.to(dtype))
+        return _row_kl(scores[0], scores[1].detach(), mask, far)
+
+    return _exactly(compute)
 
 
 def relation_heads(*widths: int, most: int = 48) -> int:
     """The largest number of relation heads up to `most` (MiniLMv2's 48) that divides every width."""
     return max(count for count in range(1, most + 1) if all(width % count == 0 for width in widths))
+
+
+def _exactly(compute: Callable[[torch.dtype], tuple[Tensor, float]]) -> tuple[Tensor, float]:
+    """Sum and count in float32, or, of models that are nearly equal, in float64: then the sum cancels."""
+    sums, count = compute(torch.float32)
+    if float(sums.detach()) < EXACT_BELOW * count:
+        sums, _ = compute(torch.float64)
+    return sums.float(), count
 
 
 def _recut(vectors: Tensor, heads: int) -> Tensor:
@@ -85,17 +115,26 @@ def _recut(vectors: Tensor, heads: int) -> Tensor:
     return made
 
 
-def _row_kl(student: Tensor, teacher: Tensor, mask: Tensor | None) -> tuple[Tensor, float]:
-    """KL of the rows of (B, H, L, L) scores; padded columns have no weight, padded rows do not count."""
+def _row_kl(student: Tensor, teacher: Tensor, mask: Tensor | None, far: Tensor | None = None) -> tuple[Tensor, float]:
+    """KL of the rows of (B, H, L, L) scores; padded columns have no weight, padded rows do not count.
+
+    `far`, (L, L), is True at columns that have no weight for a row.
+    """
     heads, length = student.shape[1], student.shape[2]
     rows = float(student.shape[0]) * length
+    gone = None if far is None else far[None, None]
     if mask is not None:
-        gone = ~mask.bool()
+        padding = ~mask.bool()
         rows = float(torch.count_nonzero(mask))
-        # Finite, so that a padded column's 0 · (log 0 − log 0) is 0 in value and gradient.
-        student, teacher = (part.masked_fill(gone[:, None, None, :], -1e30) for part in (student, teacher))
+        columns = padding[:, None, None, :]
+        gone = columns if gone is None else gone | columns
+    if gone is not None:
+        # Finite, so that a column's 0 · (log 0 − log 0) is 0 in value and gradient.
+        student, teacher = (part.masked_fill(gone, -1e30) for part in (student, teacher))
     wanted = functional.log_softmax(teacher, dim=-1)
     divergence = wanted.exp() * (wanted - functional.log_softmax(student, dim=-1))
+    if gone is not None:
+        divergence = divergence.masked_fill(gone, 0.0)
     if mask is not None:
-        divergence = divergence.masked_fill(gone[:, None, :, None] | gone[:, None, None, :], 0.0)
+        divergence = divergence.masked_fill(padding[:, None, :, None], 0.0)
     return divergence.sum(), heads * rows

@@ -31,6 +31,9 @@ def _plain_attention(
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """softmax(QKᵀ·scaling + mask)·V: (B, h, L, d) each to (B, L, h, d), and the probabilities (B, h, L, L)."""
+    if key.shape[1] != query.shape[1]:  # several queries share a key
+        shared = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(shared, dim=1), value.repeat_interleave(shared, dim=1)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = query @ key.mT * scaling
     weights = functional.softmax(scores if attention_mask is None else scores + attention_mask, dim=-1)

@@ -52,6 +52,8 @@ class _Drop(torch.autograd.Function):
 def set_dropout(model: nn.Module, *, on: bool) -> None:
     """Leave the model's rates of dropout as they are, drawn fast; or take dropout off."""
     for module in model.modules():
+        if not on and isinstance(getattr(module, "attention_dropout", None), float):
+            vars(module)["attention_dropout"] = 0.0  # a rate handed to the attention kernel: ModernBERT's has no module
         for name, child in module.named_children():
             if isinstance(child, nn.Dropout):
                 setattr(module, name, FastDropout(child.p if on else 0.0))

@@ -1,6 +1,9 @@
 """Encoded texts through a model: a batch as its arguments, and the logits of all windows. Knows no loss."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from inspect import signature
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +23,14 @@ def forward_inputs(model: PreTrainedModel, batch: Mapping[str, np.ndarray]) -> d
     inputs = {"input_ids": torch.from_numpy(batch["input_ids"])}
     if not batch["attention_mask"].all():
         inputs["attention_mask"] = torch.from_numpy(batch["attention_mask"])
-    if getattr(model.config, "type_vocab_size", 0) > 1:
+    if getattr(model.config, "type_vocab_size", 0) > 1 and _takes_types(type(model).forward):
         inputs["token_type_ids"] = torch.from_numpy(batch["token_type_ids"])
     return {name: tensor.to(model.device) for name, tensor in inputs.items()}
+
+
+@cache
+def _takes_types(forward: Callable[..., Any]) -> bool:
+    return "token_type_ids" in signature(forward).parameters
 
 
 @torch.inference_mode()

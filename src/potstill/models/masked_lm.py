@@ -6,13 +6,14 @@ feeds *masked sentence [SEP] original sentence*, so that what is proposed fits t
 
 import copy
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from potstill.data.batching import length_batches
@@ -20,7 +21,7 @@ from potstill.data.encoding import TextEncoder
 from potstill.data.masking import MaskVocabulary
 from potstill.data.words import WORD_MARKS
 from potstill.errors import ModelError
-from potstill.models.anatomy import ANATOMIES
+from potstill.models.anatomy import ANATOMIES, masked_lm_head
 from potstill.models.forward import forward_inputs
 from potstill.models.loading import load_model, longest_input, read_config
 from potstill.models.precision import Precision, choose_attention, held
@@ -37,7 +38,9 @@ def has_masked_lm_head(folder: Path) -> bool:
     A file that names none of them is not loaded; else what it holds is checked by loading it.
     """
     config = read_config(folder)
-    heads = tuple(f"{name}." for name in ANATOMIES[config.model_type].masked_lm_head)
+    heads = tuple(f"{name}." for name in masked_lm_head(config))
+    if not heads:
+        return False
     names: list[str] = []
     try:
         for path in folder.glob("*.safetensors"):
@@ -65,6 +68,11 @@ def load_masked_lm(folder: Path, *, seed: int | None = None) -> PreTrainedModel:
     with torch.random.fork_rng():
         torch.manual_seed(seed or 0)
         model, missing = load_model(AutoModelForMaskedLM, folder, read_config(folder), torch.float32)
+    if not masked_lm_head(model.config):
+        raise ModelError(
+            f"{folder} is of type {model.config.model_type!r}, whose masked-LM head is not known",
+            expected=f"one of {', '.join(sorted(ANATOMIES))}",
+        )
     if missing and seed is None:
         raise ModelError(
             f"{folder} has no masked-LM head ({missing[0]} is missing)",
@@ -88,7 +96,7 @@ def masked_lm_over(model: PreTrainedModel, head_of: PreTrainedModel | None, *, s
         made: PreTrainedModel = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
     if head_of is not None:
         own = made.state_dict()
-        heads = tuple(f"{name}." for name in ANATOMIES[config.model_type].masked_lm_head)
+        heads = tuple(f"{name}." for name in masked_lm_head(config))
         for name, tensor in head_of.state_dict().items():
             if name.startswith(heads) and name in own and own[name].shape == tensor.shape:
                 own[name].copy_(tensor)
@@ -103,13 +111,21 @@ def word_logits(model: PreTrainedModel, hidden: Tensor) -> Tensor:
     What the model's own forward pass computes, at these places alone: the head costs as much as a layer or two, and
     masked-LM training needs it at 15 % of the places.
     """
-    for name in _head_of(model):
-        hidden = model.get_submodule(name)(hidden)
+    return _through(_head_of(model), hidden, model.get_input_embeddings())
+
+
+def _head_of(model: PreTrainedModel) -> list[nn.Module]:
+    names = masked_lm_head(model.config)
+    if not names:
+        raise ModelError(f"the masked-LM head of a model of type {model.config.model_type!r}, which is not known")
+    return [model.get_submodule(name) for name in names]
+
+
+def _through(head: Sequence[nn.Module], hidden: Tensor, words: nn.Module) -> Tensor:
+    for part in head:
+        takes_words = "word_embeddings" in signature(part.forward).parameters  # DeBERTa-v3's
+        hidden = part(hidden, words) if takes_words else part(hidden)
     return hidden
-
-
-def _head_of(model: PreTrainedModel) -> tuple[str, ...]:
-    return ANATOMIES[model.config.model_type].masked_lm_head
 
 
 class MaskedLMProposer:
@@ -143,7 +159,8 @@ class MaskedLMProposer:
     ) -> None:
         self.mask_id = MaskVocabulary.of(tokenizer).mask_token_id
         self.candidates, self.condition, self.batch_tokens = candidates, condition, batch_tokens
-        self.head = [copy.deepcopy(model.get_submodule(name)).float().eval() for name in _head_of(model)]
+        self.head = [copy.deepcopy(part).float().eval() for part in _head_of(model)]
+        self.embeddings = copy.deepcopy(model.get_input_embeddings()).float()
         self.model = held(model.eval(), precision)
         self.encoder = TextEncoder(tokenizer, max_length=longest_input(model.config))
         self.mask = str(tokenizer.id_to_token(self.mask_id))
@@ -193,8 +210,7 @@ class MaskedLMProposer:
         choose_attention(self.model, arrays["input_ids"].shape[1], backward=False)
         hidden = self.model.base_model(**forward_inputs(self.model, arrays))[0]
         scores = hidden[rows.to(hidden.device), places.to(hidden.device)].float()
-        for part in self.head:
-            scores = part(scores)
+        scores = _through(self.head, scores, self.embeddings)
         best: list[list[int]] = scores.topk(min(self.candidates, scores.shape[-1])).indices.tolist()
         return best
 

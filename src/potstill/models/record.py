@@ -27,24 +27,25 @@ class Calibration:
 
 
 class Spot(NamedTuple):
-    """A module's input or output."""
+    """A module's input or output, at its call number `call` (from 0) in a forward pass."""
 
     module: nn.Module
     is_input: bool
+    call: int = 0
 
 
 Recording = dict[Spot, Tensor]
 """Spot → float32 (rows, width), batches and tokens flattened in order."""
 
 
-def inputs_of(module: nn.Module) -> Spot:
+def inputs_of(module: nn.Module, call: int = 0) -> Spot:
     """The first positional input of a module."""
-    return Spot(module, True)
+    return Spot(module, True, call)
 
 
-def output_of(module: nn.Module) -> Spot:
+def output_of(module: nn.Module, call: int = 0) -> Spot:
     """The output of a module; of a model with a head, its logits."""
-    return Spot(module, False)
+    return Spot(module, False, call)
 
 
 class _Enough(Exception):
@@ -52,12 +53,21 @@ class _Enough(Exception):
 
 
 class _Batch:
-    """Counts the spots seen in one forward pass."""
+    """Counts the spots seen in one forward pass, and the calls of each."""
 
     def __init__(self, spots: int) -> None:
         self.spots = self.missing = spots
+        self.calls: dict[Spot, int] = {}
 
-    def seen(self, parts: list[Tensor], tensor: Tensor) -> None:
+    def start(self) -> None:
+        self.missing = self.spots
+        self.calls.clear()
+
+    def seen(self, spot: Spot, parts: list[Tensor], tensor: Tensor) -> None:
+        number = self.calls.get(spot, 0)
+        self.calls[spot] = number + 1
+        if number != spot.call:
+            return
         parts.append(tensor.detach().flatten(0, -2))
         self.missing -= 1
         if self.missing == 0:
@@ -76,7 +86,7 @@ def record(model: PreTrainedModel, inputs: Calibration, spots: Sequence[Spot]) -
         model.eval()
         with torch.autocast(model.device.type, dtype=inputs.dtype if lower else None, enabled=lower):
             for given in inputs.batches:
-                batch.missing = batch.spots
+                batch.start()
                 with contextlib.suppress(_Enough):
                     model(**given)
     finally:
@@ -88,11 +98,11 @@ def record(model: PreTrainedModel, inputs: Calibration, spots: Sequence[Spot]) -
 
 def _watch(spot: Spot, parts: list[Tensor], batch: _Batch) -> RemovableHandle:
     def before(_module: nn.Module, args: tuple[Any, ...]) -> None:
-        batch.seen(parts, args[0])
+        batch.seen(spot, parts, args[0])
 
     def after(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
         tensor = output if isinstance(output, Tensor) else output.logits if hasattr(output, "logits") else output[0]
-        batch.seen(parts, tensor)
+        batch.seen(spot, parts, tensor)
 
     if spot.is_input:
         return spot.module.register_forward_pre_hook(before)

@@ -17,9 +17,19 @@ from transformers import PreTrainedModel
 
 from potstill.errors import ModelError
 from potstill.models.anatomy import EncoderParts, LayerParts, encoder_parts
-from potstill.models.record import Calibration, Recording, inputs_of, output_of, record
-from potstill.models.refit import fit_head, fit_norm, refit_linear
-from potstill.models.student import Shape, random_student
+from potstill.models.cut import (
+    cut_attention,
+    cut_embeddings,
+    cut_ffn,
+    cut_norm,
+    cut_relative,
+    head_slices,
+    reader,
+    relative_vectors,
+)
+from potstill.models.record import Calibration, Recording, Spot, inputs_of, output_of, record
+from potstill.models.refit import fit_head, fit_norm, refit_linear, refit_residual
+from potstill.models.student import Shape, check_start, random_student
 from potstill.progress import SILENT, Reporter
 
 __all__ = ["Shrunk", "shrink"]
@@ -53,7 +63,7 @@ def shrink(
     """Cut a student of `shape` out of `teacher`.
 
     Args:
-        teacher: A post-norm encoder with a classification head, eval mode, any float dtype.
+        teacher: An encoder with a classification head, eval mode, any float dtype.
         shape: The student's; not wider, not deeper, with as many heads or fewer.
         layers: For each student layer, the teacher layer (1-based) it is cut from and follows.
         inputs: A few thousand texts of the task, as keyword arguments of the model's forward, texts of one length in
@@ -62,32 +72,34 @@ def shrink(
         report: Receives progress.
 
     Raises:
-        ModelError: A shape that is larger than the teacher in any direction, or layers that do not fit it.
+        ModelError: A shape that is larger than the teacher in any direction, layers that do not fit it, or an
+            architecture that cannot be cut so (`check_start`).
     """
     full = Shape.of(teacher.config)
     _check(shape, full, layers)
-    student = random_student(teacher.config, shape, seed=0)
+    check_start(teacher.config, shape, "shrunk", layers)
+    student = random_student(teacher.config, shape, seed=0, layers=layers)
     source, target = encoder_parts(teacher), encoder_parts(student)
     chosen = [source.layers[layer - 1] for layer in layers]
     texts = Calibration(inputs, teacher.dtype)
     states = _teacher_states(teacher, source, chosen, texts)
-    hidden = [states[output_of(source.embedding_output)], *(states[output_of(part.layer)] for part in chosen)]
-    basis, variance = _basis([*hidden, *(states[output_of(part.attention_norm)] for part in chosen)], shape.hidden)
-    heads = _kept_heads(chosen, states, shape, full, shared=source.relative_bias is not None)
-    _cut_embeddings(source, target, basis)
-    if source.relative_bias is not None and target.relative_bias is not None:
-        target.relative_bias.weight.copy_(source.relative_bias.weight.float()[:, heads[0]])
-    if target.embedding_project is None:
-        fit_norm(student, target.embedding_norm, texts, hidden[0] @ basis)
-    for number, (own, theirs) in enumerate(zip(target.layers, chosen, strict=True)):
-        report.progress(1 + number, 1 + len(chosen))
-        _cut_attention(own, theirs, states, basis, heads[number], full.heads)
-        middle = states[output_of(theirs.attention_norm)] @ basis
-        refit_linear(student, own.output, own.attention_norm, texts, middle, refit=refit)
-        _cut_ffn(own, theirs, states, basis)
-        refit_linear(student, own.ffn_out, own.ffn_norm, texts, hidden[number + 1] @ basis, refit=refit)
+    seen = _Seen(source, chosen, states)
+    places = relative_vectors(source)
+    basis, variance = _basis(seen.directions() + ([] if places is None else [places]), shape.hidden)
+    groups = _groups(target)
+    heads = _kept_heads(seen, groups, shape, full, shared=source.relative_bias is not None)
+    cut_embeddings(source, target, basis)
+    cut_relative(source, target, basis, heads[0])
+    if target.embedding_project is None or source.anatomy.disentangled:
+        fit_norm(student, target.embedding_norm, texts, seen.hidden[0] @ basis)
+    for number, group in enumerate(groups):
+        report.progress(1 + number, 1 + len(groups))
+        _cut_group(target, seen, group, basis, places, heads[group[0]], full.heads)
+        _fit_group(student, target, seen, group, texts, basis, refit=refit)
+    if target.final_norm is not None and source.final_norm is not None:
+        fit_norm(student, target.final_norm, texts, states[output_of(source.final_norm)] @ basis)
     fit_head(student, teacher, states[output_of(teacher)], texts, basis)
-    report.progress(1 + len(chosen), 1 + len(chosen))
+    report.progress(1 + len(groups), 1 + len(groups))
     return Shrunk(student.eval(), basis, variance)
 
 
@@ -103,14 +115,123 @@ def _check(shape: Shape, full: Shape, layers: Sequence[int]) -> None:
         )
 
 
+def _between(parts: EncoderParts, layer: LayerParts) -> Spot:
+    """Where a layer's stream stands after attention: behind the norm that follows it, or before the FFN's."""
+    return inputs_of(layer.ffn_norm) if parts.anatomy.pre_norm else output_of(layer.attention_norm, layer.call)
+
+
 def _teacher_states(
     teacher: PreTrainedModel, source: EncoderParts, chosen: Sequence[LayerParts], inputs: Calibration
 ) -> Recording:
     wanted = [output_of(source.embedding_output), output_of(teacher)]
-    for part in dict.fromkeys(chosen):
-        wanted += [output_of(module) for module in (part.layer, part.attention_norm, part.query, part.key)]
-        wanted += [inputs_of(part.ffn_out), inputs_of(part.output)]
-    return record(teacher, inputs, wanted)
+    if source.final_norm is not None:
+        wanted.append(output_of(source.final_norm))
+    for part in chosen:
+        wanted += [output_of(part.layer, part.call), _between(source, part)]
+        wanted += [inputs_of(part.ffn_out, part.call), inputs_of(part.output, part.call)]
+        if source.anatomy.pre_norm:
+            wanted.append(inputs_of(part.layer))
+        if not source.anatomy.rotary:
+            wanted += [output_of(module, part.call) for module in (part.query, part.key)]  # type: ignore[arg-type]
+    return record(teacher, inputs, list(dict.fromkeys(wanted)))
+
+
+class _Seen:
+    """What the teacher computed, by the student's layers (numbers from 0): rows of tokens, float32."""
+
+    def __init__(self, parts: EncoderParts, chosen: Sequence[LayerParts], states: Recording) -> None:
+        self.parts, self.chosen, self.states = parts, chosen, states
+        self.hidden = [states[output_of(parts.embedding_output)]]
+        self.hidden += [states[output_of(part.layer, part.call)] for part in chosen]
+        self.between = [states[_between(parts, part)] for part in chosen]
+        self.active = [states[inputs_of(part.ffn_out, part.call)] for part in chosen]
+        self.context = [states[inputs_of(part.output, part.call)] for part in chosen]
+
+    def scores(self, name: str, group: Sequence[int]) -> Tensor | None:
+        """Queries or keys of a group of layers, one after the other; None where they are rotated."""
+        if self.parts.anatomy.rotary:
+            return None
+        parts = [self.chosen[number] for number in group]
+        return torch.cat([self.states[output_of(getattr(part, name), part.call)] for part in parts])
+
+    def directions(self) -> list[Tensor]:
+        """States whose directions the student must be able to hold; before norms, as these pass them on."""
+        found = [*self.hidden, *self.between]
+        if not self.parts.anatomy.pre_norm:
+            return found
+        found += [self.states[inputs_of(part.layer)] for part in self.chosen]
+        assert self.parts.final_norm is not None
+        normal = [state / state.std(dim=1, keepdim=True).clamp_min(1e-6) for state in found]
+        return [*normal, self.states[output_of(self.parts.final_norm)]]
+
+    def deviation(self, number: int) -> float:
+        """The usual standard deviation, over features, of the stream that enters a layer."""
+        entering = self.states[inputs_of(self.chosen[number].layer)]
+        return float(entering.var(dim=1, unbiased=False).mean().sqrt().clamp_min(1e-6))
+
+
+def _groups(target: EncoderParts) -> list[list[int]]:
+    """The student's layers (numbers from 0), those together that are one module (ALBERT)."""
+    found: dict[int, list[int]] = {}
+    for number, part in enumerate(target.layers):
+        found.setdefault(id(part.layer), []).append(number)
+    return list(found.values())
+
+
+def _cut_group(
+    target: EncoderParts,
+    seen: _Seen,
+    group: Sequence[int],
+    basis: Tensor,
+    places: Tensor | None,
+    kept: Sequence[int],
+    heads: int,
+) -> None:
+    """One module of the student, from what the layers that it stands for do together."""
+    first = group[0]
+    own, theirs, pre = target.layers[first], seen.chosen[first], target.anatomy.pre_norm
+    deviation = seen.deviation(first) if pre else 1.0
+    norms = ((own.attention_norm, theirs.attention_norm), (own.ffn_norm, theirs.ffn_norm))
+    reads = [reader(basis, *pair, deviation, pre_norm=pre) for pair in norms]
+    for pair in norms:
+        cut_norm(*pair, basis, pre_norm=pre)
+    cut_attention(
+        own,
+        theirs,
+        queries=seen.scores("query", group),
+        keys=seen.scores("key", group),
+        context=torch.cat([seen.context[number] for number in group]),
+        places=places,
+        basis=basis,
+        read=reads[0],
+        kept=kept,
+        heads=heads,
+    )
+    cut_ffn(own, theirs, torch.cat([seen.active[number] for number in group]), basis, reads[1])
+
+
+def _fit_group(
+    student: PreTrainedModel,
+    target: EncoderParts,
+    seen: _Seen,
+    group: Sequence[int],
+    texts: Calibration,
+    basis: Tensor,
+    *,
+    refit: bool,
+) -> None:
+    """Attention's and the FFN's output against the teacher's states, on what the student itself computes."""
+    own = target.layers[group[0]]
+    between = torch.cat([seen.between[number] for number in group]) @ basis
+    after = torch.cat([seen.hidden[number + 1] for number in group]) @ basis
+    if target.anatomy.pre_norm:
+        if refit:
+            refit_residual(student, own.output, inputs_of(own.ffn_norm), texts, between)
+            refit_residual(student, own.ffn_out, output_of(own.layer), texts, after)
+        return
+    calls = [target.layers[number].call for number in group]
+    refit_linear(student, own.output, own.attention_norm, texts, between, refit=refit, calls=calls)
+    refit_linear(student, own.ffn_out, own.ffn_norm, texts, after, refit=refit, calls=calls)
 
 
 def _basis(states: Sequence[Tensor], width: int) -> tuple[Tensor, float]:
@@ -140,101 +261,22 @@ def _basis(states: Sequence[Tensor], width: int) -> tuple[Tensor, float]:
     return basis.float(), float(carried)
 
 
-def _cut_embeddings(source: EncoderParts, target: EncoderParts, basis: Tensor) -> None:
-    tables = (
-        (source.word, target.word),
-        (source.position, target.position),
-        (source.token_type, target.token_type),
-    )
-    # Gains and offsets are then refitted on data; these are where the fit starts.
-    target.embedding_norm.weight.fill_(1.0)
-    target.embedding_norm.bias.zero_()
-    carry = basis
-    project = source.embedding_project
-    if project is not None and target.embedding_project is not None:  # the same width: nothing is cut
-        target.embedding_norm.load_state_dict(source.embedding_norm.state_dict())
-        target.embedding_project.load_state_dict(project.state_dict())
-        carry = torch.eye(project.in_features)
-    elif project is not None:  # norm, then projection, become one map; the new norm stands after it
-        centre = torch.eye(project.in_features) - 1.0 / project.in_features
-        carry = centre @ (source.embedding_norm.weight.float()[:, None] * project.weight.float().T @ basis)
-    for theirs, own in tables:
-        if theirs is not None and own is not None:
-            own.weight.copy_(theirs.weight.float() @ carry)
-
-
-def _head_slices(tensor: Tensor, heads: int) -> list[Tensor]:
-    return list(tensor.unflatten(-1, (heads, -1)).unbind(-2))
-
-
 def _kept_heads(
-    chosen: Sequence[LayerParts], states: Recording, shape: Shape, full: Shape, *, shared: bool
+    seen: _Seen, groups: Sequence[Sequence[int]], shape: Shape, full: Shape, *, shared: bool
 ) -> list[list[int]]:
-    """Head numbers kept in each layer, by the energy of what they write.
+    """Head numbers kept in each of the student's layers, by the energy of what they write.
 
-    `shared` keeps the same ones everywhere: one table of relative biases, a column a head, serves all layers (MPNet).
+    Layers that are one module keep the same. `shared` keeps the same ones everywhere: one table of relative biases, a
+    column a head, serves all layers (MPNet).
     """
-    energies = []
-    for part in chosen:
-        context = _head_slices(states[inputs_of(part.output)], full.heads)
+    worth = np.zeros((len(seen.chosen), full.heads))
+    for group in groups:
+        part = seen.chosen[group[0]]
+        context = head_slices(torch.cat([seen.context[number] for number in group]), full.heads)
         blocks = part.output.weight.float().unflatten(1, (full.heads, -1)).unbind(1)
-        energies.append(
-            [float((c - c.mean(0)).matmul(b.T).square().sum()) for c, b in zip(context, blocks, strict=True)]
-        )
-    worth = np.array(energies)
+        worth[list(group)] = [
+            float((c - c.mean(0)).matmul(b.T).square().sum()) for c, b in zip(context, blocks, strict=True)
+        ]
     if shared:
         worth[:] = (worth / worth.sum(axis=1, keepdims=True).clip(1e-30)).sum(axis=0)
     return [sorted(np.argsort(-row, kind="stable")[: shape.heads].tolist()) for row in worth]
-
-
-def _root(samples: Tensor) -> tuple[Tensor, Tensor]:
-    """L with L·Lᵀ = the second moment of the rows, and L⁻¹, in float64; a ridge keeps it invertible."""
-    moment = (samples.T @ samples).double() / len(samples)
-    moment += torch.eye(len(moment), dtype=torch.float64) * (moment.diagonal().mean() * 1e-6 + 1e-12)
-    lower = torch.linalg.cholesky(moment)
-    return lower, torch.linalg.inv(lower)
-
-
-def _cut_attention(
-    own: LayerParts, theirs: LayerParts, states: Recording, basis: Tensor, kept: Sequence[int], heads: int
-) -> None:
-    """Per head: QKᵀ and V·W_O as products, whitened by the data, cut by SVD to the new head width."""
-    wide, narrow = theirs.query.out_features // heads, own.query.out_features // len(kept)
-    queries, keys = (_head_slices(states[output_of(module)], heads) for module in (theirs.query, theirs.key))
-    context = _head_slices(states[inputs_of(theirs.output)], heads)
-    write = theirs.output.weight.float().unflatten(1, (heads, wide))
-    rank = min(narrow, wide)
-    for place, head in enumerate(kept):
-        rows, new = slice(head * wide, (head + 1) * wide), slice(place * narrow, place * narrow + rank)
-        (root_q, inverse_q), (root_k, inverse_k) = _root(queries[head]), _root(keys[head])
-        left, values, right = torch.linalg.svd(root_q.T @ root_k)
-        gain = values[:rank].sqrt() * (narrow / wide) ** 0.25  # scores keep their size under the new 1/√d
-        maps = {"query": (gain[:, None] * left.T[:rank]) @ inverse_q, "key": (gain[:, None] * right[:rank]) @ inverse_k}
-        root_v, inverse_v = _root(context[head])
-        out = (basis.T @ write[:, head]).double()
-        left, values, right = torch.linalg.svd(out @ root_v, full_matrices=False)
-        scale = values[:rank].clamp_min(1e-12).sqrt()
-        maps["value"] = (scale[:, None] * right[:rank]) @ inverse_v
-        for name, matrix in maps.items():
-            module, origin = getattr(own, name), getattr(theirs, name)
-            module.weight[place * narrow : (place + 1) * narrow].zero_()
-            module.bias[place * narrow : (place + 1) * narrow].zero_()
-            module.weight[new] = (matrix @ (origin.weight[rows].float() @ basis).double()).float()
-            module.bias[new] = (matrix @ origin.bias[rows].double()).float()
-        own.output.weight[:, place * narrow : (place + 1) * narrow].zero_()
-        own.output.weight[:, new] = (left[:, :rank] * scale).float()
-    own.output.bias.copy_(theirs.output.bias.float() @ basis)
-
-
-def _cut_ffn(own: LayerParts, theirs: LayerParts, states: Recording, basis: Tensor) -> None:
-    """Neurons are kept by variance × norm of what they write; the mean of the others goes into the bias."""
-    active = states[inputs_of(theirs.ffn_out)]
-    write = basis.T @ theirs.ffn_out.weight.float()
-    worth = active.var(dim=0) * write.square().sum(dim=0)
-    count = own.ffn_in.out_features
-    order = torch.argsort(worth, descending=True, stable=True)
-    kept, dropped = order[:count].sort().values, order[count:]
-    own.ffn_in.weight.copy_(theirs.ffn_in.weight.float()[kept] @ basis)
-    own.ffn_in.bias.copy_(theirs.ffn_in.bias.float()[kept])
-    own.ffn_out.weight.copy_(write[:, kept])
-    own.ffn_out.bias.copy_(theirs.ffn_out.bias.float() @ basis + write[:, dropped] @ active[:, dropped].mean(dim=0))

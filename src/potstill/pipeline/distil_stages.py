@@ -214,6 +214,7 @@ def _run_phase(
         mapping=settings.distill.mapping,
         temperature=job.temperature,
         layers=job.layers if stage == "student" else None,
+        equal_heads=student.config.num_attention_heads == teacher.config.num_attention_heads,
     )
     texts = _training_texts(context, augmented=phase.augmented)
     joined = stage == "student" and job.side.joined

@@ -97,6 +97,7 @@ def _terms(job: Job, phase: Phase, student: PreTrainedModel) -> tuple[LossTerm, 
         teacher=Shape.of(job.config).layers,
         mapping=job.settings.distill.mapping,
         layers=job.layers,
+        equal_heads=student.config.num_attention_heads == job.config.num_attention_heads,
     )
 
 

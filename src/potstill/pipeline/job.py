@@ -18,9 +18,10 @@ from potstill.data.schema import Columns
 from potstill.data.sources import Source, resolve_data, resolve_model
 from potstill.errors import DataError, ModelError, SettingsError
 from potstill.losses import value_kl
+from potstill.models.anatomy import ANATOMIES
 from potstill.models.loading import longest_input
 from potstill.models.masked_lm import has_masked_lm_head
-from potstill.models.student import Shape
+from potstill.models.student import Shape, check_start, student_config
 from potstill.models.teacher import has_classifier
 from potstill.pipeline.augmenting import Augmenting, choose_augmenting
 from potstill.pipeline.findings import ScoresFile
@@ -30,7 +31,7 @@ from potstill.pipeline.sides import StudentSide, learnable, student_side
 from potstill.pipeline.training import Conditions
 from potstill.pipeline.under_scores import adapted, base_of, method_under_scores
 from potstill.progress import Reporter
-from potstill.recipes import RECIPES, Recipe, chosen_layers, with_overrides
+from potstill.recipes import RECIPES, Recipe, by_heads, chosen_layers, layer_pairs, with_overrides
 from potstill.recipes.reading import needs_projection
 from potstill.recipes.recipe import LayerChoice
 from potstill.storage import digest_file
@@ -184,11 +185,15 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         recipe, left_out = method_under_scores(recipe, settings, findings)
         notes += left_out
     way = _way(settings, side.source, recipe)
-    assistants = _assistants(settings, Shape.of(config))
-    _check_shapes(settings, (Shape.of(config), *assistants, side.shape), way, recipe)
+    assistants = _assistants(settings, config)
+    shapes = (Shape.of(config), *assistants, side.shape)
+    _check_shapes(settings, shapes, way, recipe)
+    _check_start(settings, config, shapes, way, recipe, side)
+    configs = (config, side.config)
+    _check_readable(configs, recipe, general=bool(settings.general.texts))
     _check_extras(settings)
     _check_vocabulary(settings, side.folder)
-    _check_masked(settings, teacher, recipe)
+    _check_masked(settings, teacher, recipe, configs)
     texts = tuple(resolve_data(name, report=report) for name in settings.general.texts)
     check_texts(texts, "general.texts", report)
     return Job(
@@ -274,13 +279,19 @@ def _number(vocabulary: str | int) -> int | None:
     return vocabulary if isinstance(vocabulary, int) else None
 
 
-def _check_masked(settings: Settings, teacher: Source, recipe: Recipe) -> None:
+def _check_masked(settings: Settings, teacher: Source, recipe: Recipe, configs: Sequence[PretrainedConfig]) -> None:
     """Methods that learn the teacher's words need a teacher that has some."""
     general = recipe.general
     if not settings.general.texts or general is None or general.objective != "masked":
         return
     MaskVocabulary.of(Tokenizer.from_file(str(teacher.paths[0] / "tokenizer.json")))
     needed = any(term.weight and term.reads != "masked" for term in general.terms)
+    if any(config.model_type not in ANATOMIES for config in configs):
+        raise ModelError(
+            f"distill.mode = {recipe.name} on plain text with a model whose masked-LM head is not known",
+            expected=f"one of {', '.join(sorted(ANATOMIES))}",
+            fix="leave general.texts out, or choose distill.mode = vectors",
+        )
     if needed and not has_masked_lm_head(teacher.paths[0]):
         raise ModelError(
             f"{teacher.name} has no masked-LM head, whose words {recipe.name} learns",
@@ -394,7 +405,8 @@ def _value(given: float | tuple[float, float] | None) -> Value | None:
 
 
 def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe, what: str = "a student") -> None:
-    terms = [term for phase in recipe.phases for term in phase.terms if term.weight]
+    equal = shape.heads == teacher.heads
+    terms = [term for phase in recipe.phases for term in by_heads(phase.terms, equal=equal)]
     inner = any(term.places in ("mapped", "inner", "middle") for term in terms)
     if shape.layers > teacher.layers and (inner or way == "layers"):
         raise ModelError(
@@ -430,6 +442,46 @@ def _check_shape(shape: Shape, teacher: Shape, way: str, recipe: Recipe, what: s
         )
 
 
-def _assistants(settings: Settings, teacher: Shape) -> tuple[Shape, ...]:
+def _check_start(
+    settings: Settings, config: PretrainedConfig, shapes: Sequence[Shape], way: str, recipe: Recipe, side: StudentSide
+) -> None:
+    """That the architecture allows each model of the chain to start as it shall."""
+    if way == "model":
+        if side.cut:
+            _check_cut(settings, side)
+        return
+    for place, (above, shape) in enumerate(pairwise(shapes), 2):
+        last = place == len(shapes)
+        named = settings.student.layers or (recipe.layers if way == "layers" else None)
+        if not last or named is None:
+            least = min(shape.layers, above.layers)  # one at random may have more
+            chosen = tuple(layer for _, layer in layer_pairs(least, above.layers, settings.distill.mapping))
+        else:
+            chosen = chosen_layers(shape.layers, above.layers, named)
+        check_start(student_config(config, above), shape, way if last else "shrunk", chosen)
+
+
+def _check_cut(settings: Settings, side: StudentSide) -> None:
+    """That another model, from which the student is shrunk, can be."""
+    layers = layer_pairs(side.shape.layers, Shape.of(side.config).layers, settings.distill.mapping)
+    check_start(side.config, side.shape, "shrunk", [layer for _, layer in layers])
+
+
+def _check_readable(configs: Sequence[PretrainedConfig], recipe: Recipe, *, general: bool) -> None:
+    """Losses on queries, keys and values need architectures whose parts are known; others any encoder."""
+    phases = [*recipe.phases, *([recipe.general] if general and recipe.general else [])]
+    inner = ("scores", "queries", "keys", "values")
+    needing = [term.name for phase in phases for term in phase.terms if term.weight and term.reads in inner]
+    for config in configs:
+        if config.model_type not in ANATOMIES and needing:
+            raise ModelError(
+                f"the {needing[0]} loss of distill.mode = {recipe.name} with a model of type {config.model_type!r}, "
+                "whose queries and keys cannot be read",
+                expected=f"one of {', '.join(sorted(ANATOMIES))}",
+                fix="set distill.weights.attention to 0, or choose distill.mode = logits, pkd, fitnets or vectors",
+            )
+
+
+def _assistants(settings: Settings, teacher: PretrainedConfig) -> tuple[Shape, ...]:
     chosen = settings.student.assistants
-    return () if chosen == "none" else tuple(Shape.parse(text, teacher_heads=teacher.heads) for text in chosen)
+    return () if chosen == "none" else tuple(Shape.under(text, teacher) for text in chosen)

@@ -8,9 +8,9 @@ import numpy as np
 from potstill.config import Settings
 from potstill.data.encoding import TextEncoder
 from potstill.data.tables import read_table
-from potstill.evaluation.cost import ParameterCounts, encoder_parameters
+from potstill.evaluation.cost import ParameterCounts, parameter_counts
 from potstill.models.loading import read_config
-from potstill.models.student import Shape, student_config
+from potstill.models.student import Shape, encoder_shapes, student_config
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import HARD_COST
 from potstill.pipeline.distill import budget_notes, disk_bytes, reserve_seconds
@@ -38,7 +38,7 @@ def plan(settings: Settings) -> dict[str, Any]:
     check_folder(out, "data")
     job = prepare_job(settings, SILENT)
     run = Run(out, SILENT)
-    teacher = encoder_parameters(job.config.to_dict())
+    teacher = parameter_counts(encoder_shapes(job.config))
     student = _student(job)
     rows, tokens = _size(job)
     budget = settings.run.budget
@@ -94,11 +94,11 @@ def _at_most(job: Job) -> str:
 
 def _student(job: Job) -> ParameterCounts:
     """The student's size; of a vocabulary cut to a number, with so many pieces; of one cut to use, with all."""
-    config = student_config(job.side.config, job.shape).to_dict()
+    config = student_config(job.side.config, job.shape)
     wanted = job.settings.student.vocabulary
     if isinstance(wanted, int):
-        config["vocab_size"] = min(wanted, config["vocab_size"])
-    return encoder_parameters(config)
+        config.vocab_size = min(wanted, config.vocab_size)
+    return parameter_counts(encoder_shapes(config))
 
 
 def _size(job: Job) -> tuple[int, float]:
@@ -116,7 +116,7 @@ def _candidates(job: Job, rows: int, tokens: float) -> dict[str, float]:
     """Seconds of a masked LM's candidates: of each text about every other token, read with the text and its copy."""
     if job.augmenting.model is None:
         return {}
-    size = encoder_parameters(read_config(job.augmenting.model.paths[0]).to_dict()).non_embedding
+    size = parameter_counts(encoder_shapes(read_config(job.augmenting.model.paths[0]))).non_embedding
     sides = 1 if job.columns.pair is None else 2
     asked = len(job.augmenting.proposing) * sides * rows * tokens / 2
     return {"candidates": asked * 2 * tokens * 2 * size / _FLOPS}
@@ -133,7 +133,7 @@ def _estimates(
     step = (6 * student.non_embedding + forward) / _FLOPS
     found = {"student": seen * tokens * step}
     for number, source in enumerate(job.teachers, 1):
-        size, name = encoder_parameters(read_config(source.paths[0]).to_dict()).non_embedding, teacher_name(number)
+        size, name = parameter_counts(encoder_shapes(read_config(source.paths[0]))).non_embedding, teacher_name(number)
         if not is_trained(job, source):
             found[name] = settings.teacher.epochs * rows * tokens * 6 * size / _FLOPS
         if number > 1:
@@ -141,6 +141,6 @@ def _estimates(
     if settings.evaluate.hard_labels and job.labelled:
         found["hard-labels"] = HARD_COST * found["student"]
     for number, shape in enumerate(job.assistants, 1):
-        size = encoder_parameters(student_config(job.config, shape).to_dict()).non_embedding
+        size = parameter_counts(encoder_shapes(student_config(job.config, shape))).non_embedding
         found[f"assistant-{number}"] = seen * tokens * (6 * size + 2 * teacher.non_embedding) / _FLOPS
     return found

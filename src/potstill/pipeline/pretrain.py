@@ -73,7 +73,7 @@ class _Job:
     @property
     def shape(self) -> Shape:
         own, wanted = Shape.of(self.config), self.settings.model.shape
-        return own if wanted is None else Shape.parse(wanted, teacher_heads=own.heads)
+        return own if wanted is None else Shape.under(wanted, self.config)
 
     @property
     def length(self) -> int:

@@ -81,10 +81,10 @@ def student_side(
     source, own = (None, config) if start is None else start
     folder = (source or teacher).paths[0]
     if source is None:
-        shape = Shape.parse(wanted or DEFAULT_SHAPE, teacher_heads=int(own.num_attention_heads))
+        shape = Shape.under(wanted or DEFAULT_SHAPE, own)
     else:
         full = Shape.of(own)
-        shape = full if wanted is None else Shape.parse(wanted, teacher_heads=full.heads)
+        shape = full if wanted is None else Shape.under(wanted, own)
         if any(getattr(shape, name) > getattr(full, name) for name in ("layers", "hidden", "ffn", "heads")):
             raise ModelError(
                 f"student.shape = {wanted} with a student that starts from {source.name}, {full}",

@@ -5,11 +5,30 @@ from potstill.recipes.logits import FITNETS, LOGITS_ONLY, POOR_MANS
 from potstill.recipes.minilm import MINILM, MINILM2
 from potstill.recipes.pkd import PKD
 from potstill.recipes.potstill import POTSTILL
-from potstill.recipes.recipe import Phase, Recipe, Term, build_terms, chosen_layers, layer_pairs, with_overrides
+from potstill.recipes.recipe import (
+    Phase,
+    Recipe,
+    Term,
+    build_terms,
+    by_heads,
+    chosen_layers,
+    layer_pairs,
+    with_overrides,
+)
 from potstill.recipes.tinybert import PAPER, REFERENCE
 from potstill.recipes.vectors import VECTORS
 
-__all__ = ["RECIPES", "Phase", "Recipe", "Term", "build_terms", "chosen_layers", "layer_pairs", "with_overrides"]
+__all__ = [
+    "RECIPES",
+    "Phase",
+    "Recipe",
+    "Term",
+    "build_terms",
+    "by_heads",
+    "chosen_layers",
+    "layer_pairs",
+    "with_overrides",
+]
 
 _ALL = (
     POTSTILL,

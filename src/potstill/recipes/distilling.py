@@ -94,7 +94,13 @@ class Distilling:
 
     def counts(self, rows: np.ndarray) -> dict[str, float]:
         """As `Program.counts`."""
-        sizes = Sizes.of(self.data.encodings.lengths[rows], self.data.labels[rows], self.student, self.guide.width)
+        sizes = Sizes.of(
+            self.data.encodings.lengths[rows],
+            self.data.labels[rows],
+            self.student,
+            self.guide.width,
+            self.guide.attention_width,
+        )
         if (heard := self.guide.heard(rows)) is not None:
             sizes = replace(sizes, heard=float(heard.sum()))
         return {term.name: count_of(term, sizes) for term in self.terms}

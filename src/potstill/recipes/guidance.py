@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from potstill.data.encoding import Encodings
 from potstill.errors import ModelError
+from potstill.models.anatomy import attention_width
 from potstill.models.forward import forward_inputs
 from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates
@@ -59,6 +60,10 @@ class Guide(Protocol):
     def heads(self) -> int | None:
         """Its attention heads; None where it has no states."""
 
+    @property
+    def attention_width(self) -> int | None:
+        """Width of all its heads' queries together; None where it has no states."""
+
     def guidance(self, rows: np.ndarray) -> Guidance:
         """What it says of a batch, given by its row numbers, int64 (B,); without gradients."""
 
@@ -81,7 +86,7 @@ class LogitsGuide:
 
     def __init__(self, logits: np.ndarray) -> None:
         self.logits = logits
-        self.windows, self.width, self.heads = len(logits), None, None
+        self.windows, self.width, self.heads, self.attention_width = len(logits), None, None, None
 
     def guidance(self, rows: np.ndarray) -> Guidance:
         """As `Guide.guidance`."""
@@ -126,6 +131,7 @@ class LiveGuide:
         self.teacher, self.encodings, self.logits, self.teacher_ids = teacher, encodings, logits, teacher_ids
         self.windows = len(encodings)
         self.width, self.heads = int(teacher.config.hidden_size), int(teacher.config.num_attention_heads)
+        self.attention_width = attention_width(teacher)
         self.needs_target = any(term.reads == "logits" for term in terms)
         self.states = tapped(teacher, terms, side=1) if any(term.layers for term in terms) else None
 

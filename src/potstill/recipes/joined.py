@@ -16,6 +16,7 @@ from potstill.data.alignment import Alignment, Joined
 from potstill.errors import ModelError
 from potstill.losses import hidden_mse_reference, logits_mse
 from potstill.losses.vectors import mean_pooled
+from potstill.models.anatomy import attention_width
 from potstill.models.forward import forward_inputs
 from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates
@@ -79,6 +80,7 @@ class JoinedGuide:
             raise ModelError(f"{len(logits)} rows of the teacher's logits for {self.windows} windows")
         self.teacher, self.alignment, self.logits = teacher, alignment, logits
         self.width, self.heads = int(teacher.config.hidden_size), int(teacher.config.num_attention_heads)
+        self.attention_width = attention_width(teacher)
         self.needs_target = any(term.reads == "logits" for term in terms)
         self.states = tapped(teacher, terms, side=1) if inner else None
         self._last: tuple[bytes, Joined] | None = None
@@ -98,7 +100,7 @@ class JoinedGuide:
             target = shares @ own.float() if target is None else target
             if self.states is None:
                 return Guidance(target, None)
-            states = LayerStates(self.states.heads, self.states.scale, self.states.biased)
+            states = LayerStates(self.states.heads, self.states.scale, biased=self.states.biased)
             mask = torch.from_numpy(arrays["attention_mask"]).to(device)
             texts = {layer: shares @ mean_pooled(hidden, mask) for layer, hidden in self.states.hidden.items()}
             states.hidden = {layer: laid_out(hidden, joined) for layer, hidden in self.states.hidden.items()}
@@ -184,6 +186,7 @@ class EnsembleGuide:
             )
         self.temperature = temperature
         self.windows, self.width, self.heads = first.windows, first.width, first.heads
+        self.attention_width = first.attention_width
 
     def guidance(self, rows: np.ndarray) -> Guidance:
         """As `Guide.guidance`."""

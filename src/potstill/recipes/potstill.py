@@ -1,16 +1,19 @@
 """Our own recipe: a student shrunk from the teacher, then all losses together.
 
 A student that starts near its teacher can learn states and answers at once: the two passes of TinyBERT become one.
+Where the two have different numbers of heads, whose scores cannot be compared head with head, MiniLMv2's relations of
+the last layers (arXiv 2012.15828) take the place of the attention loss.
 """
 
 from dataclasses import replace
 
 from potstill.recipes.recipe import Phase, Recipe
-from potstill.recipes.terms import ATTENTION, EMBEDDING, HARD, HIDDEN, LOGITS
+from potstill.recipes.terms import ATTENTION, EMBEDDING, HARD, HIDDEN, KEYS, LOGITS, QUERIES, VALUES
 
 __all__ = ["POTSTILL"]
 
-_STATES = (EMBEDDING, HIDDEN, ATTENTION)
+_ATTENTION = replace(ATTENTION, otherwise=(QUERIES, KEYS, VALUES))
+_STATES = (EMBEDDING, HIDDEN, _ATTENTION)
 
 POTSTILL = Recipe(
     name="potstill",
@@ -21,7 +24,7 @@ POTSTILL = Recipe(
             (
                 replace(EMBEDDING, weight=0.0),
                 HIDDEN,
-                replace(ATTENTION, weight=0.1),
+                replace(_ATTENTION, weight=0.1),
                 LOGITS,
                 replace(HARD, weight=0.3),
             ),

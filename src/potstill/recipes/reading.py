@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from potstill import losses
+from potstill.models.anatomy import attention_width
 from potstill.models.tap import LayerStates, Want, tap
 from potstill.recipes.terms import Term
 from potstill.storage import digest
@@ -95,7 +96,8 @@ def wanted_states(terms: Sequence[LossTerm], side: int) -> dict[Want, list[int]]
     """What to tap in the student (`side` 0) or the teacher (1): kind of state → layers."""
     found: dict[Want, set[int]] = {}
     for term in terms:
-        for want in _STATES[term.reads]:
+        biases: tuple[Want, ...] = ("bias",) if term.fn is losses.attention_kl else ()
+        for want in (*_STATES[term.reads], *biases):
             found.setdefault(want, set()).update(pair[side] for pair in term.layers)
     return {want: sorted(layers) for want, layers in found.items()}
 
@@ -125,8 +127,10 @@ def _arguments(term: LossTerm, outputs: Outputs) -> Iterator[tuple[tuple[Any, ..
             yield (ours, *outputs.theirs(term, theirs)), {}
         elif term.reads == "scores":
             pairs = (student.q[own], student.k[own]), (teacher.q[theirs], teacher.k[theirs])
-            biased = {"biases": (student.bias, teacher.bias)} if term.fn is losses.attention_kl else {}
-            yield (*pairs, (student.scale, teacher.scale), outputs.mask), biased
+            more: dict[str, Any] = {"windows": (student.windows[own], teacher.windows[theirs])}
+            if term.fn is losses.attention_kl:
+                more["biases"] = (student.bias.get(own), teacher.bias.get(theirs))
+            yield (*pairs, (student.scale, teacher.scale), outputs.mask), more
         else:
             kind = _STATES[term.reads][0]
             ours, other = (getattr(states, kind)[layer] for states, layer in ((student, own), (teacher, theirs)))
@@ -187,10 +191,23 @@ class Sizes:
     masked: float = 0.0
 
     @classmethod
-    def of(cls, lengths: np.ndarray, labels: np.ndarray, student: PreTrainedModel, teacher_width: int | None) -> Self:
-        """From a batch's lengths and labels, the student, and the width of the teacher's states, if it has any."""
+    def of(
+        cls,
+        lengths: np.ndarray,
+        labels: np.ndarray,
+        student: PreTrainedModel,
+        teacher_width: int | None,
+        teacher_attention: int | None = None,
+    ) -> Self:
+        """From a batch's lengths and labels, the student, and the widths of the teacher's states and queries, if any.
+
+        `teacher_attention` None means as wide as the states.
+        """
         count, longest = float(len(lengths)), float(lengths.max(initial=0))
         widths = [width for width in (int(student.config.hidden_size), teacher_width) if width is not None]
+        attention = [attention_width(student), *widths[1:]]
+        if teacher_attention is not None:
+            attention[1:] = [teacher_attention]
         return cls(
             texts=count,
             tokens=float(lengths.sum()),
@@ -202,7 +219,7 @@ class Sizes:
             classes=float(student.config.num_labels or 0),
             width=float(widths[-1]),
             heads=float(student.config.num_attention_heads),
-            relations=float(losses.relation_heads(*widths)),
+            relations=float(losses.relation_heads(*attention)),
         )
 
 

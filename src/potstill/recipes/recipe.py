@@ -16,6 +16,7 @@ __all__ = [
     "Recipe",
     "Term",
     "build_terms",
+    "by_heads",
     "chosen_layers",
     "layer_pairs",
     "with_overrides",
@@ -143,6 +144,15 @@ def chosen_layers(student: int, teacher: int, choice: LayerChoice | Sequence[int
             return (*range(1, first + 1), *range(teacher - (student - first) + 1, teacher + 1))
 
 
+def by_heads(terms: Sequence[Term], *, equal: bool) -> tuple[Term, ...]:
+    """The terms above weight 0 for models of as many heads (`equal`), or of different numbers."""
+    found: list[Term] = []
+    for term in terms:
+        others = () if equal else term.otherwise
+        found += [replace(other, weight=term.weight) for other in others] or [term]
+    return tuple(term for term in found if term.weight)
+
+
 def build_terms(
     phase: Phase,
     *,
@@ -151,6 +161,7 @@ def build_terms(
     mapping: LayerMapping,
     temperature: Value | None = None,
     layers: Sequence[int] | None = None,
+    equal_heads: bool = True,
 ) -> tuple[LossTerm, ...]:
     """The phase's terms for models of `student` and `teacher` layers; terms of weight 0 are left out.
 
@@ -161,11 +172,12 @@ def build_terms(
         mapping: Which teacher layer teaches which student layer.
         temperature: Of soft targets; None means each term's own.
         layers: Teacher layer (1-based) of each student layer, in place of the mapping; None means the mapping.
+        equal_heads: Whether the models have as many attention heads.
 
     Raises:
         ModelError: A term on mapped layers under a teacher of fewer layers.
     """
-    terms = [term for term in phase.terms if term.weight]
+    terms = by_heads(phase.terms, equal=equal_heads)
     inner = any(term.places in ("mapped", "inner", "middle") for term in terms)
     pairs = layer_pairs(student, teacher, mapping) if inner and layers is None else tuple(enumerate(layers or (), 1))
     places: Mapping[Places, tuple[tuple[int, int], ...]] = {

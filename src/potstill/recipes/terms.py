@@ -69,6 +69,8 @@ class Term:
             middle, or the last layers of both. A term is the sum over its pairs.
         weight: What multiplies it.
         temperature: Of soft targets.
+        otherwise: What takes its place, each with its weight, where student and teacher differ in heads and it compares
+            head with head. Empty: the method asks for as many heads.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Term:
     places: Places = "none"
     weight: Value = 1.0
     temperature: Value = 1.0
+    otherwise: tuple["Term", ...] = ()
 
 
 EMBEDDING = Term("embedding", hidden_mse, places="embedding")
