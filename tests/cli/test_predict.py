@@ -17,6 +17,9 @@ class Answer:
     truncated: bool = False
     reason: str | None = None
 
+    def answer(self):
+        return {"label": self.label, "probabilities": self.probabilities}
+
 
 class Counter:
     """Answers how long a text is; texts over 50 characters are cut."""
@@ -175,6 +178,18 @@ def test_a_file_of_pairs(run, predictor, tmp_path, monkeypatch):
     (tmp_path / "r.jsonl").write_text('{"a": "x", "b": "y"}\n')
     ran = run("predict", "d", "--input", "r.jsonl", "--text", "a", "--pair", "b")
     assert answers(ran.out) == [(1, "x|y")]
+
+
+def test_a_file_without_a_header(run, predictor, tmp_path):
+    (tmp_path / "r.tsv").write_text("1\tfirst\n2\tsecond text\n")
+    ran = run("predict", "d", "--input", "r.tsv", "--no-header", "--text", "2")
+    assert answers(ran.out) == [(1, "first"), (2, "second text")]
+    assert "describe a file" in run("predict", "d", "x", "--no-header").err
+
+
+def test_a_score_is_a_line_of_its_own(run, predictor, monkeypatch):
+    monkeypatch.setattr(Answer, "answer", lambda self: {"score": len(self.label)})
+    assert json.loads(run("predict", "d", "abc").out) == {"id": 1, "score": 3}
 
 
 def test_a_second_text_only_where_the_model_reads_two(run, predictor, tmp_path, monkeypatch):

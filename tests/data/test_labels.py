@@ -57,7 +57,10 @@ def test_order(names, expected):
         (["a", "a"], "one class only, 'a', in 2 rows; expected two classes or more"),
         (["1", "1.0", "0"], "'1' and '1.0' differ only in spelling"),
         (["Yes", "no", "yes"], "'Yes' and 'yes' differ only in spelling"),
-        ([f"{i / 7:.4f}" for i in range(500)], "500 different numbers as labels; fix: set data.label_threshold"),
+        (
+            [f"{i / 7:.4f}" for i in range(500)],
+            "500 different numbers as labels; fix: learn them as scores",
+        ),
         ([f"text {i}" for i in range(500)], "500 different labels in 500 rows"),
     ],
 )

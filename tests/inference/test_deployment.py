@@ -31,6 +31,11 @@ def test_right(tmp_path):
     assert read_deployment(write(tmp_path, deploy=None, step=3)).deploy is None
 
 
+def test_scores(tmp_path):
+    found = read_deployment(write(tmp_path, task="regression", labels=[]))
+    assert (found.task, found.labels) == ("regression", ())
+
+
 def test_no_engine_named(tmp_path):
     (tmp_path / "potstill.json").write_text(json.dumps({key: RIGHT[key] for key in RIGHT if key != "deploy"}))
     assert read_deployment(tmp_path).deploy is None
@@ -43,7 +48,9 @@ def test_no_engine_named(tmp_path):
         ({"pair": None}, "pair is None; expected true or false"),
         ({"deploy": {"engine": ["x"], "precision": "int8"}}, "deploy is"),
         ({"schema_version": 2}, "schema_version is 2; expected 1"),
-        ({"task": "tagging"}, "task is 'tagging'; expected 'classification'"),
+        ({"task": "tagging"}, "task is 'tagging'; expected 'classification' or 'regression'"),
+        ({"task": ["regression"]}, "task is"),
+        ({"task": "regression"}, "labels is .*; expected an empty list: an answer is a score"),
         ({"labels": ["a", "a"]}, "labels is .*; expected a list of two or more different names"),
         ({"labels": ["a", ""]}, "labels is"),
         ({"labels": ["a"]}, "labels is"),

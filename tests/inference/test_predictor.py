@@ -19,6 +19,7 @@ from potstill.data.encoding import TextEncoder
 from potstill.engines import load
 from potstill.errors import DataError, ModelError, StorageError
 from potstill.inference import Prediction, Predictor, predictor
+from potstill.tasks import Classification, Regression
 
 LABELS = ("short", "long")
 
@@ -39,7 +40,7 @@ class Counter:
 
 def make(engine=None, labels=LABELS, max_length=12, *, pair=False, **encoder):
     encoder = TextEncoder(tiny_tokenizer(), max_length=max_length, **encoder)
-    return Predictor(engine or Counter(), encoder, labels, pair=pair)
+    return Predictor(engine or Counter(), encoder, Classification(labels, pair))
 
 
 def tokens_of(answer):
@@ -53,6 +54,24 @@ def test_an_answer():
     assert answer.label == "long"
     assert answer.probabilities == pytest.approx({"short": low, "long": high}, rel=1e-6)
     assert (answer.truncated, answer.windows, answer.reason) == (False, 1, None)
+
+
+class Length(Counter):
+    """One logit: the tokens of a window."""
+
+    def run(self, inputs):
+        return {"logits": inputs["attention_mask"].sum(1, keepdims=True).astype(np.float32)}
+
+
+def test_a_score_is_the_mean_of_the_windows():
+    encoder = TextEncoder(tiny_tokenizer(), max_length=7, long_text="window", step=5)
+    short, long, empty = Predictor(Length(), encoder, Regression()).predict(["good film", "good " * 8, " "])
+    assert short.answer() == {"score": 4.0}
+    assert (long.score, long.windows) == (6.0, 2)  # 7 and 5 tokens
+    assert (short.label, short.probabilities) == (None, {})
+    assert (empty.score, empty.reason) == (None, "empty")
+    with pytest.raises(ModelError, match=r"expected \(1, 1\), a score"):
+        Predictor(Counter(), encoder, Regression()).predict(["good"])
 
 
 @given(st.lists(st.integers(1, 9), max_size=30), st.integers(1, 7))

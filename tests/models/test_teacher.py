@@ -59,6 +59,24 @@ def test_outputs_stand_in_the_datas_order(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_head_of_one_score(tmp_path, kind):
+    bare(tmp_path / "bare", kind)
+    model = load_classifier(tmp_path / "bare", (), problem_type="regression", new_head=True, answers=(2.5, 3.0), seed=4)
+    plain = load_classifier(tmp_path / "bare", (), problem_type="regression", new_head=True, seed=4)
+    torch.testing.assert_close(logits(model), 2.5 + 3.0 * logits(plain))
+    model.save_pretrained(tmp_path / "trained")
+    opened = AutoModelForSequenceClassification.from_pretrained(tmp_path / "trained")
+    assert (opened.config.num_labels, opened.config.problem_type) == (1, "regression")
+    again = load_classifier(tmp_path / "trained", (), problem_type="regression")
+    torch.testing.assert_close(logits(again), logits(model))
+    with pytest.raises(DataError, match="LABEL_0"):
+        load_classifier(tmp_path / "trained", LABELS)
+    saved(tmp_path / "three", kind)
+    with pytest.raises(ModelError, match=r"a head of 3 outputs .* expected one, a score; fix: set teacher.trained to"):
+        load_classifier(tmp_path / "three", (), problem_type="regression")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_reordered_classifier_says_its_new_order_when_saved(tmp_path, kind):
     saved(tmp_path / "a", kind)
     model = load_classifier(tmp_path / "a", ["good", "bad", "fair"])

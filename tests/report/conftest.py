@@ -26,7 +26,12 @@ def many() -> dict[str, Any]:
     return sample.many()
 
 
-@pytest.fixture(params=["full", "three", "many"])
+@pytest.fixture
+def scored() -> dict[str, Any]:
+    return sample.scored()
+
+
+@pytest.fixture(params=["full", "three", "many", "scored"])
 def any_report(request) -> dict[str, Any]:
     return getattr(sample, request.param)()
 

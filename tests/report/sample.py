@@ -1,4 +1,4 @@
-"""Three made-up reports: two labels and all there can be; three labels, pairs and little else; 150 labels."""
+"""Made-up reports: two labels and all there can be; three labels, pairs and little else; 150 labels; scores."""
 
 import math
 from typing import Any
@@ -400,6 +400,48 @@ def three() -> dict[str, Any]:
         "student_errors": None,
         "settings": {},
     }
+    return report
+
+
+def scored() -> dict[str, Any]:
+    """A regression on pairs: correlations, a mean as the constant, scores that differ, no labels anywhere."""
+
+    def found(pearson: float) -> dict[str, Any]:
+        metrics = {name: metric(pearson - less, 1_379) for name, less in (("pearson", 0.0), ("spearman", 0.006))}
+        return metrics | {"rmse": {"value": 2.1 - 1.6 * pearson, "low": 0.6, "high": 1.7, "n": 1_379}}
+
+    report = full()
+    teacher, student = found(0.881), found(0.843)
+    spread = {"low": 0.0, "mean": 2.7, "high": 5.0}
+    report |= {
+        "name": "similarity",
+        "task": {"kind": "regression", "labels": [], "primary_metric": "pearson", "pair": True},
+        "data": report["data"] | {"labels": {}, "scores": {"train": spread, "dev": spread, "test": spread}},
+        "retention": {"value": 0.843 / 0.881, "low": 0.941, "high": 0.971},
+        "gap_closed": {"value": 0.41, "low": 0.21, "high": 0.63},
+        "baselines": {
+            "hard_labels": {"score": found(0.81)["pearson"], "metrics": found(0.81), "parameters": 14_350_248},
+            "tfidf_ridge": {"score": found(0.62)["pearson"], "metrics": found(0.62), "description": "α = 1"},
+            "mean": {"score": found(0.0)["pearson"], "metrics": found(0.0)},
+        },
+        "disagreements": [
+            {"text": "A man sings.", "pair": "A man " + HOSTILE, "gold": 4.8, "teacher": 4.61, "student": 2.034},
+            {"text": "A dog.", "pair": "A cat.", "gold": 1.0, "teacher": 3.1, "student": 0.97},
+        ],
+        "student_errors": None,
+    }
+    for role, one in (("teacher", teacher), ("student", student)):
+        report[role] = report[role] | {"score": one["pearson"], "metrics": one, "dev": one, "confusion": None}
+    reasons = {True: None, False: "loses 2.1 % of the score (0.8221 against 0.8400), more than 1.0 %"}
+    report["exports"] = [
+        export
+        | {
+            "reason": reasons[export["accepted"]],
+            "score": found(0.84)["pearson"],
+            "test_score": found(0.842)["pearson"],
+        }
+        for export in report["exports"]
+    ]
     return report
 
 

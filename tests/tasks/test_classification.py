@@ -1,6 +1,7 @@
 """How windows become a text's answer, and what is measured."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,19 +32,20 @@ def test_texts_of_one_window_are_left_to_the_bit():
 @given(seed=st.integers(0, 2**31), spread=st.sampled_from([0.1, 10.0, 1e4]))
 def test_decoding(seed, spread):
     logits = (spread * np.random.default_rng(seed).normal(size=(5, 3))).astype(np.float32)
-    labels, probabilities = TASK.decode(logits)
-    for row in range(5):
-        assert labels[row] == max(range(3), key=lambda c: logits[row, c])
+    answers = TASK.decode(logits)
+    for row, answer in enumerate(answers):
+        best = max(range(3), key=lambda c: logits[row, c])
+        assert answer["label"] == TASK.labels[best]
+        assert TASK.predictions(logits)[row] == best
         powers = [np.exp(np.float64(value) - max(map(float, logits[row]))) for value in logits[row]]
-        np.testing.assert_allclose(probabilities[row], np.array(powers) / sum(powers), rtol=1e-6, atol=1e-12)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-    assert probabilities.dtype == np.float64
-    assert labels.dtype == np.int64
+        found = [answer["probabilities"][name] for name in TASK.labels]
+        np.testing.assert_allclose(found, np.array(powers) / sum(powers), rtol=1e-6, atol=1e-12)
+        assert sum(found) == pytest.approx(1.0)
 
 
 def test_very_large_scores_do_not_overflow():
-    _, probabilities = TASK.decode(np.array([[3e38, 0.0, -3e38]], dtype=np.float32))
-    np.testing.assert_allclose(probabilities, [[1.0, 0.0, 0.0]])
+    (answer,) = TASK.decode(np.array([[3e38, 0.0, -3e38]], dtype=np.float32))
+    assert answer["probabilities"] == {"bad": 1.0, "fair": 0.0, "good": 0.0}
 
 
 def test_metrics_are_of_these_labels():

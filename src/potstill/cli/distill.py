@@ -34,7 +34,12 @@ def distill(  # one parameter is one flag
     test: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to judge by.")] = None,
     text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the text.")] = None,
     pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the second text.")] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the label.")] = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column that holds the label or the score.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What is answered: classification or regression.")
+    ] = None,
     student: Annotated[
         str | None, typer.Option(metavar="LxH", help="The student's shape: LxH or LxHxFFNxHEADS.")
     ] = None,
@@ -75,6 +80,7 @@ def distill(  # one parameter is one flag
         "data.text": text,
         "data.pair": pair,
         "data.label": label,
+        "data.task": task,
         "student.shape": student,
         "evaluate.baseline": baseline,
         "run.out": out,

@@ -40,6 +40,12 @@ def predict(
         Literal["csv", "tsv", "jsonl", "json", "parquet", "tab", "txt"] | None,
         typer.Option("--format", help="Its format.  [default: told by its name]"),
     ] = None,
+    header: Annotated[
+        bool,
+        typer.Option(
+            "--header/--no-header", help="Whether its first row names the columns, else 1, 2, ... (CSV, TSV)."
+        ),
+    ] = True,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answers there, whole or not at all.")
     ] = None,
@@ -49,12 +55,12 @@ def predict(
     precision: Annotated[Literal["float32", "bfloat16", "int8"] | None, typer.Option(help="Its arithmetic.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON document, not with lines.")] = False,
 ) -> None:
-    """Answer texts with label and probabilities.
+    """Answer texts with label and probabilities, or with a score.
 
     Reads lines of standard input, the texts given, or the rows of a file (CSV, TSV, JSON Lines, Parquet, ...). Each
-    answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}. A row that cannot be
-    answered is named on standard error and has no line (go by the ids); the rest go on. The exit code is 2 where no
-    row could be answered. A text that begins with a dash stands after "--".
+    answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}, or {"id": ..., "score":
+    ...}. A row that cannot be answered is named on standard error and has no line (go by the ids); the rest go on. The
+    exit code is 2 where no row could be answered. A text that begins with a dash stands after "--".
 
     \b
     Example:
@@ -62,8 +68,10 @@ def predict(
       potstill predict runs/sst2/student < lines.txt > answers.jsonl
       potstill predict runs/sst2/student --input reviews.csv --text review --output answers.jsonl
     """
-    if input_ is None and (text_column or pair_column or format_):
-        raise SettingsError("--text, --pair and --format describe a file", fix="give the file: --input FILE")
+    if input_ is None and (text_column or pair_column or format_ or not header):
+        raise SettingsError(
+            "--text, --pair, --format and --no-header describe a file", fix="give the file: --input FILE"
+        )
     if input_ is not None and text:
         raise SettingsError("both texts and --input", fix="give one of them")
     if text and len(text) == 1 and _names_a_file(text[0]):
@@ -75,7 +83,7 @@ def predict(
         counts = _Counts()
         if input_ is not None:
             columns = [text_column or "text", *([pair_column] if pair_column else [])]
-            rows = _file_rows(input_, format_, columns, counts)
+            rows = _file_rows(input_, format_, columns, counts, header=header)
         else:
             rows = enumerate(text, 1) if text else _stdin_rows(counts)
         typed = input_ is None and not text and sys.stdin.isatty()
@@ -137,10 +145,12 @@ class _Counts:
             raise typer.Exit(InputError.exit_code)
 
 
-def _file_rows(path: Path, form: str | None, columns: Sequence[str], counts: _Counts) -> Iterator[tuple[int, "Row"]]:
+def _file_rows(
+    path: Path, form: str | None, columns: Sequence[str], counts: _Counts, *, header: bool
+) -> Iterator[tuple[int, "Row"]]:
     from potstill.data.rows import BadRow, iter_rows
 
-    for row in iter_rows(path, format=form, columns=columns):
+    for row in iter_rows(path, format=form, columns=columns, header=header):
         if isinstance(row, BadRow):
             counts.fail(row.row, row.reason)
         else:
@@ -211,12 +221,10 @@ def _answer(
     if whole:
         lines.write('{"schema_version": 1, "answers": [')
     for number, answer in _answers(predictor, rows, at_once=at_once):
-        if answer.label is None:
-            counts.fail(number, answer.reason or "no answer")
+        if answer.reason is not None:
+            counts.fail(number, answer.reason)
             continue
-        line = json.dumps(
-            {"id": number, "label": answer.label, "probabilities": answer.probabilities}, ensure_ascii=False
-        )
+        line = json.dumps({"id": number, **answer.answer()}, ensure_ascii=False)
         lines.write(f"{',' if counts.answered else ''}\n{line}" if whole else f"{line}\n")
         counts.answered += 1
         counts.truncated += answer.truncated

@@ -20,7 +20,10 @@ def summary_lines(report: Mapping[str, Any]) -> list[str]:
     Args:
         report: report.json.
     """
-    metric = report["task"]["primary_metric"].replace("_", " ")
+    from potstill.report.wording import DECIMALS, metric_name
+
+    name = report["task"]["primary_metric"]
+    metric = metric_name(name)
     lines = [report["conclusion"], ""]
     scores = report["teacher"].get("scores")
     if scores is not None:
@@ -28,9 +31,10 @@ def summary_lines(report: Mapping[str, Any]) -> list[str]:
         metric = metric if scores["gold"].get(report["judged_on"]) else "agreement"
     for role in ("teacher", "student") if scores is None else ("student",):
         model = report[role]
+        found = _decimals(model["score"]) if name in DECIMALS else _percent(model["score"])
         lines.append(
             f"{role:<8} {model['shape']:<16} {model['parameters'] / 1e6:7.2f} M parameters  {metric}"
-            f" {_percent(model['score'])}  ({report['judged_on']}, n = {model['score']['n']:,})"
+            f" {found}  ({report['judged_on']}, n = {model['score']['n']:,})"
         )
     if (teachers := report.get("teachers")) is not None:
         more = ", ".join(_percent(model["score"]) for model in teachers["more"])
@@ -66,6 +70,10 @@ def _scores_lines(report: Mapping[str, Any], metric: str) -> list[str]:
 
 def _percent(value: Mapping[str, float]) -> str:
     return f"{100 * value['value']:.1f} % [{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
+
+
+def _decimals(value: Mapping[str, float]) -> str:
+    return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
 
 
 def pretrain_lines(made: Mapping[str, Any]) -> list[str]:

@@ -45,8 +45,8 @@ class TeacherSettings(Section):
 
     source: Source | None = Field(
         default=None,
-        description="The teacher: a fine-tuned classifier, or a bare encoder that is fine-tuned first. Needed where "
-        "there is no teacher.scores.",
+        description="The teacher: a model fine-tuned on the task, or a bare encoder that is fine-tuned first. Needed "
+        "where there is no teacher.scores.",
         examples=["bert-base-uncased"],
         json_schema_extra={"shown": True},
     )
@@ -72,7 +72,7 @@ class TeacherSettings(Section):
     )
     trained: Literal["auto"] | bool = Field(
         default="auto",
-        description="true: use it as it is; false: fine-tune it first; auto: as it is where it has a classifier, whose "
+        description="true: use it as it is; false: fine-tune it first; auto: as it is where it has a head, whose "
         "labels must then be the data's.",
     )
     same_label_order: bool = Field(
@@ -298,8 +298,11 @@ class EvaluateSettings(Section):
     resamples: int = Field(
         default=1000, ge=100, le=100_000, description="Bootstrap resamples behind each 95 % interval."
     )
-    hard_labels: bool = Field(default=True, description="Also train the same student on the labels alone.")
-    tfidf: bool = Field(default=True, description="Also fit TF-IDF with logistic regression.")
+    hard_labels: bool = Field(default=True, description="Also train the same student on the labels (or scores) alone.")
+    tfidf: bool = Field(
+        default=True,
+        description="Also fit TF-IDF with a linear model: logistic regression, or ridge regression for scores.",
+    )
 
 
 class ExportSettings(Section):
@@ -356,3 +359,18 @@ class Settings(Section):
     evaluate: EvaluateSettings = Field(default_factory=EvaluateSettings)
     export: ExportSettings = Field(default_factory=ExportSettings)
     run: RunSettings = Field(default_factory=RunSettings)
+
+    @model_validator(mode="after")
+    def _agree(self) -> "Settings":
+        if self.data.task == "regression":
+            for key, is_set in (
+                ("distill.temperature", self.distill.temperature is not None),
+                ("teacher.same_label_order", self.teacher.same_label_order),
+            ):
+                if is_set:
+                    raise SettingsError(
+                        f'{key} with data.task = "regression"',
+                        expected="scores, which have none",
+                        fix=f"leave {key} out",
+                    )
+        return self

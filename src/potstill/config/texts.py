@@ -22,6 +22,10 @@ class Section(BaseModel):
 class DataSettings(Section):
     """What is learned from, and how its files are read."""
 
+    task: Literal["classification", "regression"] = Field(
+        default="classification",
+        description="What is answered: one label of several, or a number (the label column then holds scores).",
+    )
     train: Source = Field(description="Labelled examples to learn from.", examples=["train.tsv"])
     dev: Source | None = Field(
         default=None, description="Labelled examples to choose by; not set: dev_share of train.", examples=["dev.tsv"]
@@ -42,7 +46,8 @@ class DataSettings(Section):
     )
     label: Text | None = Field(
         default=None,
-        description='The column that holds the label; not set: the one that a short name declares, else "label".',
+        description="The column that holds the label or the score; not set: the one that a short name declares, else "
+        '"label".',
         examples=["label"],
     )
     format: Literal["csv", "tsv", "jsonl", "json", "parquet", "tab", "txt"] | None = Field(
@@ -94,7 +99,8 @@ class DataSettings(Section):
         default=0.01,
         ge=0,
         le=1,
-        description="Share of rows that may be unusable (empty, undecodable, over 1 MB) before the run is refused.",
+        description="Share of rows that may be unusable (empty, undecodable, no number as score, over 1 MB) before the "
+        "run is refused.",
     )
 
     @model_validator(mode="after")
@@ -103,6 +109,12 @@ class DataSettings(Section):
             raise SettingsError(
                 f"data.dev_share {self.dev_share} and data.test_share {self.test_share} leave nothing to learn from",
                 expected="a sum below 1",
+            )
+        if self.task == "regression" and self.label_threshold is not None:
+            raise SettingsError(
+                f'data.label_threshold = {self.label_threshold:g} with data.task = "regression"',
+                expected="scores to learn as they are, or two classes made of them",
+                fix="leave one of them out",
             )
         if self.label_margin is not None and self.label_threshold is None:
             raise SettingsError(
@@ -155,7 +167,7 @@ class AugmentSettings(Section):
         ge=1,
         le=4096,
         description="New texts for each text, by each method; of a pair for each side; not set: the distillation "
-        "mode's own.",
+        "mode's own, none for scores.",
         examples=[10],
     )
     probability: float = Field(default=0.4, gt=0, le=1, description="How likely a word is replaced.")

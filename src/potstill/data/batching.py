@@ -74,7 +74,7 @@ class Batches:
 
     Attributes:
         encodings: m windows.
-        labels: int64 (m,), a window's label is its text's; −1 where there is none.
+        labels: A window's label or score is its text's, as in `Examples.labels`.
         ids: int64 (m,), example ids: what the order is keyed by and what errors name.
         batch_size: Windows a batch.
         seed: Of the order.

@@ -8,20 +8,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 
-__all__ = ["UNLABELLED", "Examples"]
+__all__ = ["UNLABELLED", "Examples", "is_labelled", "without_labels"]
 
 UNLABELLED = -1
 
 
+def is_labelled(labels: np.ndarray) -> np.ndarray:
+    """Where there is a gold answer, bool (n,): a label's index that is not −1, a score that is not NaN."""
+    found: np.ndarray = ~np.isnan(labels) if labels.dtype.kind == "f" else labels >= 0
+    return found
+
+
+def without_labels(like: np.ndarray, count: int) -> np.ndarray:
+    """`count` absent gold answers of the kind that `like` holds."""
+    return np.full(count, np.nan if like.dtype.kind == "f" else UNLABELLED, dtype=like.dtype)
+
+
 @dataclass(frozen=True)
 class Examples:
-    """Texts, or pairs of texts, and their labels.
+    """Texts, or pairs of texts, and their gold answers.
 
     Attributes:
         example_id: int64 (n,); stays with a text through every stage, unique within one `Examples`.
         texts: n strings.
         pairs: n strings, the second text of each pair; None for tasks on one text.
-        labels: int64 (n,); the index of the label's name in the task's list, -1 (`UNLABELLED`) where there is none.
+        labels: int64 (n,), the index of the label's name in the task's list, -1 (`UNLABELLED`) where there is none; or
+            float64 (n,), scores, NaN where there is none.
     """
 
     example_id: np.ndarray
@@ -46,7 +58,7 @@ class Examples:
         columns = {"example_id": pa.array(self.example_id, pa.int64()), "text": pa.array(self.texts, pa.large_string())}
         if self.pairs is not None:
             columns["pair"] = pa.array(self.pairs, pa.large_string())
-        columns["label"] = pa.array(self.labels, pa.int64())
+        columns["label"] = pa.array(self.labels)
         feather.write_feather(pa.table(columns), str(path), compression="zstd")
 
     @classmethod

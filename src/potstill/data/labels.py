@@ -5,17 +5,46 @@ Labels are matched by name, never by position, unless the user says that the ord
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from potstill.data.examples import UNLABELLED
 from potstill.errors import DataError, SettingsError
 
-__all__ = ["LabelRule", "match_labels", "sort_labels"]
+__all__ = ["GoldRule", "LabelRule", "match_labels", "sort_labels"]
 
 _SHOWN = 12
 _MANY_CLASSES = 100
+
+
+class GoldRule(Protocol):
+    """How cells of the label column become gold answers, and what those of a run must be fit for."""
+
+    @property
+    def word(self) -> str:
+        """What one is called: label, score."""
+
+    def name(self, cell: str) -> Any:
+        """The gold answer in a cell; None where the row is left out; `ValueError`, why the row cannot be used."""
+
+    def settle(self, golds: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+        """Check the gold answers of all splits (role → golds, train first); the label names, where answers have any."""
+
+    def check_left(self, golds: Mapping[str, Sequence[Any]]) -> None:
+        """Check them once missing splits are cut and overlaps are out."""
+
+    def array(self, golds: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+        """Golds as `Examples.labels`."""
+
+    def missing(self, count: int) -> np.ndarray:
+        """`Examples.labels` of rows without one."""
+
+    def facts(self, golds: Mapping[str, Sequence[Any]], names: Sequence[str]) -> dict[str, Any]:
+        """What the report's "data" says of them."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +59,7 @@ class LabelRule:
 
     threshold: float | None = None
     margin: float = 0.0
+    word: ClassVar[str] = "label"
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not math.isfinite(self.threshold):
@@ -51,6 +81,48 @@ class LabelRule:
         if abs(value - self.threshold) < self.margin:
             return None
         return "positive" if value >= self.threshold else "negative"
+
+    @staticmethod
+    def settle(golds: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+        """The names of train's labels, in order (`sort_labels`).
+
+        Raises:
+            DataError: As `sort_labels`; a label in dev or test that train has not.
+        """
+        names = sort_labels(golds["train"], len(golds["train"]), "train")
+        for role, found in golds.items():
+            if unknown := sorted(set(found) - set(names)):
+                raise DataError(
+                    f"{role} has labels that train has not: {_shown(unknown)} among {_shown(sorted(set(found)))}",
+                    expected=f"those of train: {_shown(names)}",
+                    fix="write labels alike in every split",
+                )
+        return names
+
+    @staticmethod
+    def check_left(golds: Mapping[str, Sequence[Any]]) -> None:
+        """Raise `DataError` where train has one class alone left."""
+        if len(classes := set(golds["train"])) < 2:
+            raise DataError(
+                f"train: one class only, {min(classes)!r}, once dev and test are out", expected="two or more"
+            )
+
+    @staticmethod
+    def array(golds: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+        """int64 (n,), indices into `names`."""
+        place = {name: index for index, name in enumerate(names)}
+        return np.array([place[name] for name in golds], dtype=np.int64)
+
+    @staticmethod
+    def missing(count: int) -> np.ndarray:
+        """int64 (count,), −1."""
+        return np.full(count, UNLABELLED, dtype=np.int64)
+
+    @staticmethod
+    def facts(golds: Mapping[str, Sequence[Any]], names: Sequence[str]) -> dict[str, Any]:
+        """How many rows of each split have each label."""
+        counted = {role: Counter(found) for role, found in golds.items()}
+        return {"labels": {role: {name: found[name] for name in names} for role, found in counted.items()}}
 
 
 def _number(text: str) -> float | None:
@@ -90,7 +162,7 @@ def sort_labels(names: Iterable[str], rows: int, where: str) -> tuple[str, ...]:
     if len(numbers) == len(distinct) > _MANY_CLASSES and any(value % 1 for value in numbers):
         raise DataError(
             f"{where}: {len(distinct)} different numbers as labels",
-            fix="set data.label_threshold to make two classes of them",
+            fix='learn them as scores (data.task = "regression"), or set data.label_threshold to make two classes',
         )
     if len(distinct) > _MANY_CLASSES and len(distinct) * 2 > rows:
         raise DataError(

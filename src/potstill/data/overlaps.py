@@ -114,12 +114,12 @@ def count_repeats(train: Part) -> dict[str, int]:
     """Count rows of the same key.
 
     Returns:
-        `repeated_texts`: rows beyond the first of their key. `conflicting_texts`: keys with more than one label;
-        `conflicting_rows`: the rows they stand in.
+        `repeated_texts`: rows beyond the first of their key. `conflicting_texts`: keys with more than one label or
+        score; `conflicting_rows`: the rows they stand in.
     """
-    labels: dict[bytes, set[str]] = {}
-    for key, name in zip(train.keys, train.names or (), strict=True):
-        labels.setdefault(key, set()).add(name)
+    labels: dict[bytes, set[Any]] = {}
+    for key, gold in zip(train.keys, train.golds or (), strict=True):
+        labels.setdefault(key, set()).add(gold)
     conflicting = {key for key, found in labels.items() if len(found) > 1}
     return {
         "repeated_texts": len(train.keys) - len(labels),

@@ -3,12 +3,13 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from potstill.data.columns import missing_column
-from potstill.data.examples import UNLABELLED, Examples
-from potstill.data.labels import LabelRule
+from potstill.data.examples import Examples
+from potstill.data.labels import GoldRule
 from potstill.data.rows import BadRow
 from potstill.data.tables import Table
 from potstill.data.words import is_blank, text_key
@@ -27,7 +28,7 @@ class Columns:
     Attributes:
         text: The text, or the first text of a pair.
         pair: The second text; None for tasks on one text.
-        label: The label.
+        label: The label, or the score.
     """
 
     text: str
@@ -49,7 +50,7 @@ class Part:
         ids: int64 (n,); unique over all splits.
         texts: n texts.
         pairs: n second texts; None for tasks on one text.
-        names: n label names; None in unlabelled.
+        golds: n label names or scores; None in unlabelled.
         keys: n digests, equal where rows count as the same.
         set_aside: The rows that cannot be used.
         left_out: How many rows are too near the label threshold.
@@ -59,7 +60,7 @@ class Part:
     ids: np.ndarray
     texts: list[str]
     pairs: list[str] | None
-    names: list[str] | None
+    golds: list[Any] | None
     keys: list[bytes] = field(default_factory=list)
     set_aside: tuple[BadRow, ...] = ()
     left_out: int = 0
@@ -72,19 +73,18 @@ class Part:
             self.ids[kept],
             [self.texts[row] for row in kept],
             None if self.pairs is None else [self.pairs[row] for row in kept],
-            None if self.names is None else [self.names[row] for row in kept],
+            None if self.golds is None else [self.golds[row] for row in kept],
             [self.keys[row] for row in kept],
         )
 
-    def examples(self, labels: Sequence[str]) -> Examples:
-        """The rows, their labels as indices into `labels`."""
-        place = {name: index for index, name in enumerate(labels)}
-        codes = [UNLABELLED] * len(self.texts) if self.names is None else [place[name] for name in self.names]
-        return Examples(self.ids, self.texts, self.pairs, np.array(codes, dtype=np.int64))
+    def examples(self, rule: GoldRule, names: Sequence[str]) -> Examples:
+        """The rows, their gold answers as `rule` holds them; `names`: the task's label names."""
+        labels = rule.missing(len(self.texts)) if self.golds is None else rule.array(self.golds, names)
+        return Examples(self.ids, self.texts, self.pairs, labels)
 
 
-def read_part(table: Table, role: str, columns: Columns, rule: LabelRule, budget: float) -> Part:
-    """The usable rows of a table: text, second text and label all there, the label made a name by `rule`.
+def read_part(table: Table, role: str, columns: Columns, rule: GoldRule, budget: float) -> Part:
+    """The usable rows of a table: text, second text and label all there, the label read by `rule`.
 
     Raises:
         DataError: A column is missing, a dev or test has no labels at all, or more than the share `budget` of the rows
@@ -94,28 +94,28 @@ def read_part(table: Table, role: str, columns: Columns, rule: LabelRule, budget
     pairs = None if columns.pair is None else table.column(columns.pair)
     cells = None if role == "unlabelled" else _label_cells(table, role, columns.label)
     kept: list[int] = []
-    names: list[str] = []
+    golds: list[Any] = []
     bad: list[BadRow] = list(table.bad)
     left_out = 0
     for row, text in enumerate(texts):
         try:
-            _check_cells(text, pairs[row] if pairs else text, cells[row] if cells else "-")
-            name = rule.name(cells[row] or "") if cells else ""
+            _check_cells(text, pairs[row] if pairs else text, cells[row] if cells else "-", rule.word)
+            gold = rule.name(cells[row] or "") if cells else ""
         except ValueError as error:
             bad.append(BadRow(table.sources[table.file_numbers[row]], int(table.row_numbers[row]), str(error)))
             continue
-        if name is None:
+        if gold is None:
             left_out += 1
         else:
             kept.append(row)
-            names.append(name)
+            golds.append(gold)
     _check_budget(bad, len(texts) + len(table.bad), role, budget)
     part = Part(
         role,
         np.array(kept, dtype=np.int64) + FIRST_ID[role],
         [texts[row] or "" for row in kept],
         None if pairs is None else [pairs[row] or "" for row in kept],
-        None if cells is None else names,
+        None if cells is None else golds,
         set_aside=tuple(bad),
         left_out=left_out,
     )
@@ -150,13 +150,13 @@ def _label_cells(table: Table, role: str, label: str) -> list[str | None]:
     return cells
 
 
-def _check_cells(text: str | None, pair: str | None, cell: str | None) -> None:
+def _check_cells(text: str | None, pair: str | None, cell: str | None, word: str) -> None:
     if text is None or is_blank(text):
         raise ValueError("empty text")
     if pair is None or is_blank(pair):
         raise ValueError("empty second text")
     if cell is None or is_blank(cell):
-        raise ValueError("no label")
+        raise ValueError(f"no {word}")
 
 
 def _check_budget(bad: Sequence[BadRow], total: int, role: str, budget: float) -> None:

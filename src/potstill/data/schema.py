@@ -1,15 +1,14 @@
-"""Tables to splits: columns, label names, bad rows, missing splits cut by hash, texts that stand in two splits.
+"""Tables to splits: columns, gold answers, bad rows, missing splits cut by hash, texts that stand in two splits.
 
 Knows no model and no tokenizer. Texts are compared by `text_key`: letters and digits only, case and spacing ignored.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from potstill.data.examples import Examples
-from potstill.data.labels import LabelRule, match_labels, sort_labels
+from potstill.data.labels import GoldRule, LabelRule, match_labels
 from potstill.data.overlaps import (
     count_repeats,
     cut_missing,
@@ -20,6 +19,7 @@ from potstill.data.overlaps import (
     texts_without,
 )
 from potstill.data.parts import Columns, Part, read_part
+from potstill.data.scores import ScoreRule
 from potstill.data.tables import Table
 from potstill.data.words import normalise, text_key
 from potstill.errors import DataError, SettingsError
@@ -27,7 +27,9 @@ from potstill.progress import SILENT, Reporter
 
 __all__ = [
     "Columns",
+    "GoldRule",
     "LabelRule",
+    "ScoreRule",
     "SplitRule",
     "Splits",
     "evaluation_keys",
@@ -76,9 +78,9 @@ class Splits:
         dev: Labelled; no text of it stands in test. Everything is chosen on it.
         test: Labelled, looked at once; None where there is none.
         unlabelled: Texts without labels, none of them in dev or test; None where none were given.
-        labels: The label names; `Examples.labels` are indices into them.
+        labels: The label names; `Examples.labels` are indices into them. Empty where answers are scores.
         facts: What the report's "data" says of the splits: `train`, `dev`, `test`, `unlabelled` (counts), `overlaps`,
-            `set_aside`, `set_aside_total`, `labels`.
+            `set_aside`, `set_aside_total`, `labels`, and `scores` where answers are.
         notes: What else is worth knowing: `cut_from_train` (rows by role), `left_out_near_threshold` (rows by role),
             `repeated_texts` (rows of train beyond the first of their text), `conflicting_texts` (texts of train with
             more than one label) and `conflicting_rows` (how many rows those are).
@@ -100,7 +102,7 @@ def load_splits(
     dev: Table | None = None,
     test: Table | None = None,
     unlabelled: Table | None = None,
-    labels: LabelRule | None = None,
+    labels: GoldRule | None = None,
     rule: SplitRule | None = None,
     report: Reporter = SILENT,
 ) -> Splits:
@@ -118,52 +120,45 @@ def load_splits(
         test: Labelled rows; None: cut out of train where the rule has a test share, else there is no test.
         unlabelled: Rows without labels; where there is one column only, that is the text. None: none.
         columns: Which column holds what.
-        labels: How cells become labels; None: they are the names.
+        labels: How cells become gold answers; None: they are the names of labels.
         rule: Shares and the budget of bad rows; None: `SplitRule()`.
         report: Warned of overlaps and of labels without a training row.
 
     Raises:
         DataError: A column that is not there, a test without labels, more bad rows than the budget allows, one class
-            only, a dev or test label that train does not have, or a split with nothing in it.
+            or one score only, a dev or test label that train does not have, or a split with nothing in it.
     """
-    rule = rule or SplitRule()
+    rule, gold = rule or SplitRule(), labels or LabelRule()
     tables = {"train": train, "dev": dev, "test": test, "unlabelled": unlabelled}
     parts = {
-        role: read_part(table, role, columns, labels or LabelRule(), rule.bad_budget)
+        role: read_part(table, role, columns, gold, rule.bad_budget)
         for role, table in tables.items()
         if table is not None
     }
     set_aside = [row for part in parts.values() for row in part.set_aside]
     left_out = {role: part.left_out for role, part in parts.items() if part.left_out}
-    names = sort_labels(parts["train"].names or [], len(parts["train"].ids), "train")
-    _check_labels(parts, names)
+    names = gold.settle(_golds(parts))
     cut = cut_missing(parts, rule.dev_share, rule.test_share)
     overlaps = remove_overlaps(parts)
     parts["train"] = fewer_rows(parts["train"], rule.rows)
     _check_sizes(parts)
+    gold.check_left(_golds(parts))
     facts = {
         **{role: len(parts[role].ids) if role in parts else None for role in _LABELLED},
         "unlabelled": len(parts["unlabelled"].ids) if "unlabelled" in parts else 0,
         "overlaps": overlaps,
         "set_aside": [{"file": row.file, "row": row.row, "reason": row.reason} for row in set_aside[:_SHOWN]],
         "set_aside_total": len(set_aside),
-        "labels": {role: _counts(parts[role], names) for role in _LABELLED if role in parts},
+        **gold.facts(_golds(parts), names),
     }
     notes = {"cut_from_train": cut, "left_out_near_threshold": left_out, **count_repeats(parts["train"])}
-    _tell(facts, notes, report)
-    made = {role: part.examples(names) for role, part in parts.items()}
+    _tell(facts, notes, gold.word, report)
+    made = {role: part.examples(gold, names) for role, part in parts.items()}
     return Splits(made["train"], made["dev"], made.get("test"), made.get("unlabelled"), names, facts, notes)
 
 
-def _check_labels(parts: dict[str, Part], names: Sequence[str]) -> None:
-    for role in ("dev", "test"):
-        found = set((parts[role].names if role in parts else None) or ())
-        if unknown := sorted(found - set(names)):
-            raise DataError(
-                f"{role} has labels that train has not: {_shown(unknown)} among {_shown(sorted(found))}",
-                expected=f"those of train: {_shown(names)}",
-                fix="write labels alike in every split",
-            )
+def _golds(parts: dict[str, Part]) -> dict[str, list[Any]]:
+    return {role: parts[role].golds or [] for role in _LABELLED if role in parts}
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -176,22 +171,15 @@ def _check_sizes(parts: dict[str, Part]) -> None:
             raise DataError(
                 f"{role} is empty once overlaps and rows near the threshold are out", expected="one row at least"
             )
-    if len(classes := set(parts["train"].names or ())) < 2:
-        raise DataError(f"train: one class only, {min(classes)!r}, once dev and test are out", expected="two or more")
 
 
-def _counts(part: Part, names: Sequence[str]) -> dict[str, int]:
-    counted = Counter(part.names)
-    return {name: counted[name] for name in names}
-
-
-def _tell(facts: dict[str, Any], notes: dict[str, Any], report: Reporter) -> None:
+def _tell(facts: dict[str, Any], notes: dict[str, Any], word: str, report: Reporter) -> None:
     for overlap in facts["overlaps"]:
         loser, winner = overlap["between"]
         report.warn(f"{overlap['removed']} texts of {loser} also stand in {winner}: taken out of {loser}")
     if facts["set_aside_total"]:
         report.warn(f"{facts['set_aside_total']} rows cannot be used and are set aside")
     if notes["conflicting_texts"]:
-        report.warn(f"{notes['conflicting_texts']} texts of train have more than one label")
-    if unseen := [name for name, count in facts["labels"]["train"].items() if not count]:
+        report.warn(f"{notes['conflicting_texts']} texts of train have more than one {word}")
+    if unseen := [name for name, count in facts["labels"].get("train", {}).items() if not count]:
         report.warn(f"no training row is left for {_shown(unseen)}")

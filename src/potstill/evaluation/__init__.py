@@ -3,7 +3,7 @@
 Knows engines, encodings and examples; trains nothing but the word-count baseline, and writes no file.
 """
 
-from potstill.evaluation.baselines import TfidfResult, majority, tfidf_logistic
+from potstill.evaluation.baselines import TFIDF, TfidfResult, tfidf_logistic, tfidf_ridge
 from potstill.evaluation.cost import ParameterCounts, encoder_parameters, flops, flops_per_token, parameter_counts
 from potstill.evaluation.evaluate import predict_logits, probabilities
 from potstill.evaluation.latency import (
@@ -14,8 +14,10 @@ from potstill.evaluation.latency import (
     speedups,
 )
 from potstill.evaluation.latency_inputs import latency_inputs, length_facts
+from potstill.metrics import majority
 
 __all__ = [
+    "TFIDF",
     "Latency",
     "ParameterCounts",
     "TfidfResult",
@@ -33,4 +35,5 @@ __all__ = [
     "speedup_shares",
     "speedups",
     "tfidf_logistic",
+    "tfidf_ridge",
 ]

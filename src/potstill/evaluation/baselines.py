@@ -1,30 +1,34 @@
-"""What a reader should know before using a Transformer: how far word counts get, and how far a constant gets."""
+"""What a reader should know before using a Transformer: how far word counts get."""
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
 
 from potstill.data.examples import Examples
 from potstill.errors import DataError
-from potstill.metrics.classification import METRICS, classification_metrics
+from potstill.metrics import METRICS, classification_metrics, regression_metrics
 from potstill.progress import SILENT, Reporter
+from potstill.tasks import Task
 
-__all__ = ["C_GRID", "TfidfResult", "majority", "tfidf_logistic"]
+__all__ = ["C_GRID", "RIDGE_GRID", "TFIDF", "TfidfResult", "tfidf_logistic", "tfidf_ridge"]
 
 C_GRID = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Inverse regularisation strengths that are tried."""
+
+RIDGE_GRID = (0.03, 0.1, 0.3, 1.0, 3.0)
+"""The same for ridge regression: 1/α."""
 
 _MOST_TERMS = 300_000
 
 
 class TfidfResult(TypedDict):
-    """What `tfidf_logistic` answers.
+    """What `tfidf_logistic` and `tfidf_ridge` answer.
 
     Keys:
-        predictions: For each judged `Examples`, class indices, int64 (n,).
+        predictions: For each judged `Examples`, class indices, int64 (n,), or scores, float64 (n,).
         c: The chosen inverse regularisation strength.
         dev_scores: The dev score of each strength tried.
         parameters: Numbers the fitted model holds: weights, biases and one inverse document frequency per term.
@@ -69,13 +73,93 @@ def tfidf_logistic(
     Raises:
         DataError: One class only, or no word in the training texts.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
 
-    began = time.perf_counter()
     if len(np.unique(train.labels)) < 2:
         raise DataError("training labels of one class", expected="two classes or more")
     if metric not in METRICS or (metric == "f1" and n_labels != 2):
         raise DataError(f"metric {metric!r} for {n_labels} labels", expected=" | ".join(METRICS) + " (f1: two labels)")
+    result = _fitted(
+        train,
+        dev,
+        judged,
+        lambda c: LogisticRegression(C=c, max_iter=500, tol=1e-5),
+        lambda gold, answers: classification_metrics(gold, answers, n_labels)[metric],
+        grid,
+        report,
+    )
+    result["predictions"] = [answers.astype(np.int64) for answers in result["predictions"]]
+    result["description"] += f", logistic regression, C = {result['c']:g} chosen on dev"
+    return result
+
+
+def tfidf_ridge(
+    train: Examples,
+    dev: Examples,
+    judged: Sequence[Examples],
+    *,
+    grid: Sequence[float] = RIDGE_GRID,
+    report: Reporter = SILENT,
+) -> TfidfResult:
+    """Fit TF-IDF with ridge regression on scores; features as in `tfidf_logistic`, chosen by Pearson on dev.
+
+    Args:
+        train: Texts with scores.
+        dev: Texts with scores.
+        judged: Texts to predict with the chosen model.
+        grid: Inverse regularisation strengths to try, 1/α.
+        report: Receives progress in strengths tried.
+
+    Raises:
+        DataError: No word in the training texts.
+    """
+    from sklearn.linear_model import Ridge
+
+    result = _fitted(
+        train,
+        dev,
+        judged,
+        lambda c: Ridge(alpha=1 / c, solver="sparse_cg", tol=1e-5),
+        lambda gold, answers: regression_metrics(gold, answers)["pearson"],
+        grid,
+        report,
+    )
+    result["description"] += f", ridge regression, α = {1 / result['c']:g} chosen on dev"
+    return result
+
+
+def _for_labels(
+    train: Examples, dev: Examples, judged: Sequence[Examples], task: Task, report: Reporter
+) -> TfidfResult:
+    return tfidf_logistic(train, dev, judged, n_labels=len(task.labels), metric=task.primary_metric, report=report)
+
+
+def _for_scores(
+    train: Examples, dev: Examples, judged: Sequence[Examples], task: Task, report: Reporter
+) -> TfidfResult:
+    return tfidf_ridge(train, dev, judged, report=report)
+
+
+TFIDF: Mapping[str, tuple[str, Callable[[Examples, Examples, Sequence[Examples], Task, Reporter], TfidfResult]]] = {
+    "classification": ("tfidf_logistic", _for_labels),
+    "regression": ("tfidf_ridge", _for_scores),
+}
+"""Task → the baseline's name in reports, and the function; a task that is not here has none."""
+
+
+def _fitted(
+    train: Examples,
+    dev: Examples,
+    judged: Sequence[Examples],
+    make: Callable[[float], Any],
+    score: Callable[[np.ndarray, np.ndarray], float],
+    grid: Sequence[float],
+    report: Reporter,
+) -> TfidfResult:
+    """The linear model that scores best on dev, of those that `make` gives for the strengths."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    began = time.perf_counter()
     vectoriser = TfidfVectorizer(
         ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b|[^\w\s]", max_features=_MOST_TERMS
     )
@@ -83,26 +167,17 @@ def tfidf_logistic(
         vectoriser.fit([*train.texts, *(train.pairs or [])])
     except ValueError as error:
         raise DataError("training texts without a word", expected="letters or digits in some of them") from error
-    model, c, scores = _choose(
-        _features(vectoriser, train),
-        train.labels,
-        _features(vectoriser, dev),
-        dev.labels,
-        n_labels,
-        metric,
-        grid,
-        report,
-    )
-    predictions = [model.predict(_features(vectoriser, examples)).astype(np.int64) for examples in judged]
+    fitting, choosing = ((_features(vectoriser, part), part.labels) for part in (train, dev))
+    model, c, scores = _choose(fitting, choosing, make, score, grid, report)
     terms = len(vectoriser.vocabulary_)
     return {
-        "predictions": predictions,
+        "predictions": [model.predict(_features(vectoriser, examples)) for examples in judged],
         "c": c,
         "dev_scores": scores,
-        "parameters": int(model.coef_.size + model.intercept_.size + terms),
+        "parameters": int(np.size(model.coef_) + np.size(model.intercept_) + terms),
         "terms": terms,
         "seconds": time.perf_counter() - began,
-        "description": f"TF-IDF of {terms:,} words and word pairs, logistic regression, C = {c:g} chosen on dev",
+        "description": f"TF-IDF of {terms:,} words and word pairs",
     }
 
 
@@ -118,38 +193,27 @@ def _features(vectoriser: Any, examples: Examples) -> Any:
 
 
 def _choose(
-    x: Any,
-    labels: np.ndarray,
-    dev_x: Any,
-    dev_labels: np.ndarray,
-    n_labels: int,
-    metric: str,
+    fitting: tuple[Any, np.ndarray],
+    choosing: tuple[Any, np.ndarray],
+    make: Callable[[float], Any],
+    score: Callable[[np.ndarray, np.ndarray], float],
     grid: Sequence[float],
     report: Reporter,
 ) -> tuple[Any, float, dict[float, float]]:
     """The model with the best dev score, its strength, and all scores."""
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
 
     best: Any = None
     chosen, scores = float("nan"), {}
     for done, c in enumerate(grid):
         report.progress(done, len(grid), C=c)
-        model = LogisticRegression(C=c, max_iter=500, tol=1e-5)
+        model = make(c)
         with warnings.catch_warnings():
             # Weights that are still moving a little after 500 steps have long stopped changing predictions.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(x, labels)
-        scores[c] = classification_metrics(dev_labels, model.predict(dev_x), n_labels)[metric]
+            model.fit(*fitting)
+        scores[c] = score(choosing[1], model.predict(choosing[0]))
         if best is None or scores[c] > scores[chosen]:
             best, chosen = model, c
     report.progress(len(grid), len(grid))
     return best, chosen, scores
-
-
-def majority(labels: np.ndarray) -> int:
-    """The most frequent class of `labels`, int64 (n,) with n ≥ 1; of equals the lowest."""
-    values, counts = np.unique(labels, return_counts=True)
-    if not len(values) or values[0] < 0:
-        raise DataError(f"{len(labels)} labels, lowest {values.min(initial=0)}", expected="labelled examples")
-    return int(values[counts.argmax()])

@@ -3,6 +3,7 @@
 Knows engines and encodings, not models, files or labels.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from potstill.data.encoding import Encodings
 from potstill.errors import DataError, ModelError, NonFiniteError
 from potstill.progress import SILENT, Reporter
-from potstill.tasks import Classification
+from potstill.tasks import mean_of_windows
+from potstill.tasks.classification import probabilities
 
 if TYPE_CHECKING:
     from potstill.engines import Engine
@@ -19,9 +21,14 @@ __all__ = ["predict_logits", "probabilities"]
 
 
 def predict_logits(
-    engine: "Engine", encodings: Encodings, *, batch_size: int = 32, report: Reporter = SILENT
+    engine: "Engine",
+    encodings: Encodings,
+    *,
+    merge: Callable[[np.ndarray, np.ndarray], np.ndarray] = mean_of_windows,
+    batch_size: int = 32,
+    report: Reporter = SILENT,
 ) -> np.ndarray:
-    """Run every window and merge those of one text by the mean of their logits.
+    """Run every window and merge those of one text.
 
     Windows are batched by length, longest first, so that little is padded and a lack of memory shows at once. The
     result is in the order of the texts and depends on the batches only as far as the engine's own rounding does.
@@ -29,6 +36,7 @@ def predict_logits(
     Args:
         engine: Gives `logits`, float (b, n_labels), for `Encodings.batch` of b windows.
         encodings: n ≥ 1 texts in m ≥ n windows.
+        merge: `Task.merge`; the mean of the windows' logits.
         batch_size: Windows in one run.
         report: Receives progress in windows.
 
@@ -54,7 +62,7 @@ def predict_logits(
         result[windows] = logits
         report.progress(start + len(windows), len(order))
     assert result is not None
-    return Classification.merge(result, encodings.example)
+    return merge(result, encodings.example)
 
 
 def _checked_logits(engine: "Engine", outputs: dict[str, np.ndarray], rows: int) -> np.ndarray:
@@ -67,17 +75,3 @@ def _checked_logits(engine: "Engine", outputs: dict[str, np.ndarray], rows: int)
     if not np.isfinite(logits).all():
         raise NonFiniteError(f"{name} gives NaN or infinity", fix="use this model in float32, or another engine")
     return logits
-
-
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Softmax over the last axis, exp(x - max) / Σ exp(x - max), computed in float64.
-
-    Args:
-        logits: Raw scores, float (..., n_labels).
-
-    Returns:
-        float64 (..., n_labels), each row summing to 1.
-    """
-    exact = np.asarray(logits, np.float64)
-    powers = np.exp(exact - exact.max(-1, keepdims=True))
-    return np.asarray(powers / powers.sum(-1, keepdims=True))

@@ -9,6 +9,7 @@ from potstill.data.encoding import LongText
 from potstill.engines import FILES, EngineName, Precision
 from potstill.errors import ModelError
 from potstill.storage import read_json
+from potstill.tasks import TASKS
 
 __all__ = ["DEPLOYMENT", "Deployment", "read_deployment"]
 
@@ -21,12 +22,13 @@ class Deployment:
     """The keys of potstill.json that answering a text needs.
 
     Attributes:
-        labels: Label names, in the order of the model's outputs.
+        labels: Label names, in the order of the model's outputs; none where an answer is a score.
         pair: Whether it reads pairs of texts.
         max_length: Longest input in tokens, special tokens included.
         long_text: What is done with a longer text: `cut` or `window`.
         step: Tokens between the starts of two windows; None is the encoder's own choice.
         deploy: Engine and precision to run it with; None where none was chosen.
+        task: One of `potstill.tasks.TASKS`.
     """
 
     labels: tuple[str, ...]
@@ -35,6 +37,7 @@ class Deployment:
     long_text: LongText
     step: int | None
     deploy: tuple[EngineName, Precision] | None
+    task: str = "classification"
 
 
 def read_deployment(folder: Path) -> Deployment:
@@ -67,8 +70,11 @@ def read_deployment(folder: Path) -> Deployment:
         lambda value: type(value) is int and value == _SCHEMA_VERSION,
         f"{_SCHEMA_VERSION}; a newer Potstill may read it",
     )
-    get("task", lambda value: value == "classification", "'classification'")
-    labels = get("labels", _are_names, "a list of two or more different names")
+    task = get("task", lambda value: isinstance(value, str) and value in TASKS, " or ".join(map(repr, TASKS)))
+    if task == "regression":
+        labels = get("labels", lambda value: value == [], "an empty list: an answer is a score")
+    else:
+        labels = get("labels", _are_names, "a list of two or more different names")
     pair = get("pair", lambda value: isinstance(value, bool), "true or false")
     length = get("max_length", _is_count, "a number of tokens")
     _check_positions(folder, length)
@@ -76,7 +82,7 @@ def read_deployment(folder: Path) -> Deployment:
     step = get("step", lambda value: value is None or _is_count(value), "a number of tokens, or null")
     deploy = get("deploy", _is_engine, "null, or engine and precision: one of " + ", ".join(map(" ".join, FILES)))
     chosen = None if deploy is None else (deploy["engine"], deploy["precision"])
-    return Deployment(tuple(labels), pair, length, cast(LongText, long_text), step, chosen)
+    return Deployment(tuple(labels), pair, length, cast(LongText, long_text), step, chosen, task)
 
 
 def _check_positions(folder: Path, length: int) -> None:

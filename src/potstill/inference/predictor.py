@@ -1,4 +1,4 @@
-"""Texts in, answers out: reads a model's folder, encodes, runs an engine, merges windows, names labels.
+"""Texts in, answers out: reads a model's folder, encodes, runs an engine, merges windows, says what the task says.
 
 Works a chunk of rows at a time, so memory is flat in their number; a row that cannot be answered says why, and the
 others go on. Imports no torch: a folder exported to ONNX or OpenVINO is answered without it.
@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from potstill.data.encoding import Encodings, TextEncoder
 from potstill.engines import Engine, EngineName, Precision, load, obstacle
 from potstill.errors import DataError, ModelError
 from potstill.inference.deployment import Deployment, read_deployment
-from potstill.tasks import Classification
+from potstill.tasks import Task, make_task
 
 __all__ = ["Prediction", "Predictor", "Row"]
 
@@ -32,34 +33,40 @@ class Prediction:
     """The answer to one row.
 
     Attributes:
-        label: The most probable label; None where the row could not be answered.
-        probabilities: By label, softmax of the mean logits of the text's windows; they add up to 1. Empty where the row
-            could not be answered.
+        label: The most probable label; None where the row could not be answered, or the answer is a score.
+        probabilities: By label, softmax of the mean logits of the text's windows; they add up to 1. Empty where there
+            is no label.
+        score: The mean over the text's windows; None where the row could not be answered, or the answer is a label.
         truncated: Whether the model did not see all of the text.
         windows: In how many windows it was read; 0 where the row could not be answered.
         reason: Why the row could not be answered; None where it was.
     """
 
-    label: str | None
+    label: str | None = None
     probabilities: dict[str, float] = field(default_factory=dict)
     truncated: bool = False
     windows: int = 0
     reason: str | None = None
+    score: float | None = None
+
+    def answer(self) -> dict[str, Any]:
+        """What the task answers: `label` and `probabilities`, or `score`."""
+        if self.score is not None:
+            return {"score": self.score}
+        return {"label": self.label, "probabilities": self.probabilities}
 
 
 class Predictor:
-    """Answers texts with a label and probabilities.
+    """Answers texts with a label and probabilities, or with a score.
 
     Args:
         engine: Runs the model.
         encoder: Makes its input.
-        labels: Label names, in the order of the model's outputs.
-        pair: Whether rows are pairs of texts.
+        task: What its outputs mean, and whether rows are pairs of texts.
     """
 
-    def __init__(self, engine: Engine, encoder: TextEncoder, labels: Sequence[str], *, pair: bool = False) -> None:
-        self.engine, self.encoder, self.pair = engine, encoder, pair
-        self.task = Classification(tuple(labels))
+    def __init__(self, engine: Engine, encoder: TextEncoder, task: Task) -> None:
+        self.engine, self.encoder, self.task, self.pair = engine, encoder, task, task.pair
 
     @classmethod
     def load(
@@ -88,7 +95,8 @@ class Predictor:
         encoder = TextEncoder.from_folder(
             folder, max_length=deployment.max_length, long_text=deployment.long_text, step=deployment.step
         )
-        return cls(load(folder, *chosen, threads=threads), encoder, deployment.labels, pair=deployment.pair)
+        task = make_task(deployment.task, deployment.labels, pair=deployment.pair)
+        return cls(load(folder, *chosen, threads=threads), encoder, task)
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch_size: int = 32
@@ -127,7 +135,7 @@ class Predictor:
         if any(isinstance(row, str) == self.pair for row in rows):
             kinds = ("pairs of texts", "single texts") if self.pair else ("single texts", "pairs of texts")
             raise DataError(f"the model reads {kinds[0]}, and was given {kinds[1]}", expected=kinds[0])
-        answers = [Prediction(None, reason=_flaw(row)) for row in rows]
+        answers = [Prediction(reason=_flaw(row)) for row in rows]
         whole = [index for index, answer in enumerate(answers) if answer.reason is None]
         if not whole:
             return answers
@@ -135,17 +143,12 @@ class Predictor:
         windows = np.bincount(encodings.example, minlength=len(whole))
         truncated = self._truncated([rows[index] for index in whole], encodings, windows)
         scores = self.task.merge(self._logits(encodings, batch_size), encodings.example)
-        chosen, probabilities = self.task.decode(np.nan_to_num(scores))
+        decoded = self.task.decode(np.nan_to_num(scores))
         for place, index in enumerate(whole):
             if not np.isfinite(scores[place]).all():
-                answers[index] = Prediction(None, reason="the model gives NaN or infinity for it")
+                answers[index] = Prediction(reason="the model gives NaN or infinity for it")
                 continue
-            answers[index] = Prediction(
-                self.task.labels[chosen[place]],
-                dict(zip(self.task.labels, map(float, probabilities[place]), strict=True)),
-                bool(truncated[place]),
-                int(windows[place]),
-            )
+            answers[index] = Prediction(**decoded[place], truncated=bool(truncated[place]), windows=int(windows[place]))
         return answers
 
     def _encode(self, rows: list[Row]) -> Encodings:
@@ -169,16 +172,16 @@ class Predictor:
         return truncated
 
     def _logits(self, encodings: Encodings, batch_size: int) -> np.ndarray:
-        """float32 (m, n_labels): of every window, batched by length so that little is padded."""
+        """float32 (m, outputs): of every window, batched by length so that little is padded."""
         order = np.argsort(-encodings.lengths, kind="stable")
-        logits = np.empty((len(encodings), len(self.task.labels)), dtype=np.float32)
+        outputs = self.task.outputs
+        logits = np.empty((len(encodings), outputs), dtype=np.float32)
         for start in range(0, len(order), batch_size):
             windows = order[start : start + batch_size]
             found = self.engine.run(encodings.batch(windows))["logits"]
-            if found.shape != (len(windows), len(self.task.labels)):
-                raise ModelError(
-                    f"logits of shape {found.shape}", expected=f"({len(windows)}, {len(self.task.labels)}), one a label"
-                )
+            if found.shape != (len(windows), outputs):
+                what = "one a label" if self.task.labels else "a score"
+                raise ModelError(f"logits of shape {found.shape}", expected=f"({len(windows)}, {outputs}), {what}")
             logits[windows] = found
         return logits
 

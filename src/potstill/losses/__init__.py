@@ -13,6 +13,7 @@ from potstill.losses.logits import (
     soft_cross_entropy_reference,
 )
 from potstill.losses.relation import attention_kl, relation_heads, relation_kl, value_kl
+from potstill.losses.scores import score_mse
 from potstill.losses.vectors import (
     cls_mse,
     cosine_distance,
@@ -38,6 +39,7 @@ __all__ = [
     "pairwise_similarity_mse",
     "relation_heads",
     "relation_kl",
+    "score_mse",
     "soft_cross_entropy",
     "soft_cross_entropy_reference",
     "value_kl",

@@ -9,19 +9,25 @@ resample are compared on the same examples.
 A percentile interval can only show variation that is in the examples: without a single error it is one point.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from potstill.errors import DataError
 from potstill.metrics.classification import METRICS, checked_positive, checked_together, scores_from_counts
 from potstill.metrics.metric import Metric
+from potstill.metrics.resampled import Resampled
 
-__all__ = ["bootstrap_metrics", "gap_closed", "mean_over_seeds", "paired_difference", "paired_retention"]
+__all__ = [
+    "bootstrap_metrics",
+    "gap_closed",
+    "mean_over_seeds",
+    "paired_difference",
+    "paired_retention",
+    "resampled_classification",
+]
 
 _COUNTS_AT_ONCE = 4_000_000
-# Two equal F1 scores can differ by this much, summed in another order; it is no gap.
-_ROUNDING = 1e-12
 
 
 def bootstrap_metrics(
@@ -46,9 +52,33 @@ def bootstrap_metrics(
     Returns:
         Scores by name.
     """
-    labels, predictions = checked_together(n_labels, labels=labels, predictions=predictions)
-    values, samples = _resampled(labels, [predictions], checked_positive(positive, n_labels), resamples, seed)
-    return {name: _metric(values[name][0], samples[name][:, 0], len(labels)) for name in values}
+    return resampled_classification(
+        labels, [predictions], n_labels, resamples=resamples, seed=seed, positive=positive
+    ).metrics()
+
+
+def resampled_classification(
+    labels: np.ndarray,
+    predictions: Sequence[np.ndarray],
+    n_labels: int,
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+    positive: int | None = None,
+) -> Resampled:
+    """`classification_metrics` of several classifiers on all examples, and on resamples that all of them share.
+
+    Args:
+        labels: Gold class indices, int64 (n,).
+        predictions: One int64 (n,) a classifier.
+        n_labels: Number of classes.
+        resamples: As in `bootstrap_metrics`.
+        seed: As in `bootstrap_metrics`.
+        positive: As in `bootstrap_metrics`.
+    """
+    named = {f"predictions {number}": one for number, one in enumerate(predictions, 1)}
+    gold, *answers = checked_together(n_labels, labels=labels, **named)
+    return _resampled(gold, answers, checked_positive(positive, n_labels), resamples, seed)
 
 
 def paired_retention(
@@ -81,12 +111,8 @@ def paired_retention(
     Raises:
         DataError: The teacher's score is not positive, so that there is nothing to keep.
     """
-    value, samples = _compared(labels, {"student": student, "teacher": teacher}, metric, positive, resamples, seed)
-    if value[1] <= 0:
-        raise DataError(
-            f"a teacher with {metric} {value[1]:.3f}", expected="more than 0", fix="fine-tune the teacher first"
-        )
-    return _ratio(value[0], value[1], samples[:, 0], samples[:, 1], len(labels))
+    compared = _compared(labels, {"student": student, "teacher": teacher}, metric, positive, resamples, seed)
+    return compared.retention(metric)
 
 
 def gap_closed(
@@ -120,11 +146,7 @@ def gap_closed(
         The ratio and its interval; None where the teacher is no better than the undistilled student: no gap to close.
     """
     predictions = {"student": student, "teacher": teacher, "hard": hard}
-    value, samples = _compared(labels, predictions, metric, positive, resamples, seed)
-    gained, gap = samples[:, 0] - samples[:, 2], samples[:, 1] - samples[:, 2]
-    if value[1] - value[2] <= _ROUNDING:
-        return None
-    return _ratio(value[0] - value[2], value[1] - value[2], gained, gap, len(labels))
+    return _compared(labels, predictions, metric, positive, resamples, seed).gap_closed(metric)
 
 
 def mean_over_seeds(
@@ -190,32 +212,26 @@ def _over_seeds(
         raise DataError(f"predictions of shape {np.shape(ours)}", expected="(seeds, examples), one seed at least")
     rows = [*ours, *(() if theirs is None else theirs)]
     names = {f"predictions {number}": row for number, row in enumerate(rows)}
-    values, samples = _compared(labels, names, metric, positive, resamples, seed)
-    seeds = len(ours)
-    if theirs is not None:  # seed by seed first: two that answer alike differ by 0 exactly
-        values, samples = values[:seeds] - values[seeds:], samples[:, :seeds] - samples[:, seeds:]
-    drawn = np.random.default_rng([seed, 1]).multinomial(seeds, [1 / seeds] * seeds, size=resamples)
-    return _metric(float(values.mean()), (samples * drawn).sum(axis=1) / seeds, len(labels))
+    found = _compared(labels, names, metric, positive, resamples, seed)
+    return found.over_seeds(metric, len(ours), seed=seed)
 
 
 def _compared(
     labels: np.ndarray, predictions: dict[str, np.ndarray], metric: str, positive: int | None, resamples: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """One score of several classifiers: on all examples, float64 (c,), and in each resample, float64 (resamples, c)."""
+) -> Resampled:
+    """Several classifiers, after the metric was found to exist."""
     if metric not in METRICS:
         raise DataError(f"metric {metric!r}", expected=" | ".join(METRICS))
     n_labels = max(2, *(int(np.max(values, initial=0)) + 1 for values in (labels, *predictions.values())))
     if metric == "f1" and positive is None:
         positive = 1
     gold, *answers = checked_together(n_labels, labels=labels, **predictions)
-    values, samples = _resampled(gold, answers, positive, resamples, seed)
-    return values[metric], samples[metric]
+    return _resampled(gold, answers, positive, resamples, seed)
 
 
 def _resampled(
     labels: np.ndarray, predictions: list[np.ndarray], positive: int | None, resamples: int, seed: int
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Scores of c classifiers by name: on all examples, (c,), and in each resample, (resamples, c)."""
+) -> Resampled:
     if resamples < 1:
         raise DataError(f"{resamples} resamples", expected="1 or more")
     n_labels = int(max(values.max() for values in (labels, *predictions))) + 1
@@ -227,7 +243,7 @@ def _resampled(
     values = _scores(counts[None, :], cells, n_labels, positive)
     parts = [_scores(drawn, cells, n_labels, positive) for drawn in _draws(counts, resamples, seed)]
     samples = {name: np.concatenate([part[name] for part in parts]) for name in values}
-    return {name: value[0] for name, value in values.items()}, samples
+    return Resampled({name: value[0] for name, value in values.items()}, samples, len(labels))
 
 
 def _draws(counts: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]:
@@ -261,18 +277,3 @@ def _sums(counts: np.ndarray, classes: np.ndarray, n_labels: int) -> np.ndarray:
         present, starts = np.unique(classes[order], return_index=True)
         total[:, present] = np.add.reduceat(counts[:, order], starts, axis=1)
     return total
-
-
-def _metric(value: float, samples: np.ndarray, n: int) -> Metric:
-    low, high = np.quantile(samples, [0.025, 0.975])
-    return Metric(float(value), float(low), float(high), n)
-
-
-def _ratio(above: float, below: float, above_samples: np.ndarray, below_samples: np.ndarray, n: int) -> Metric:
-    """The quotient, with the percentiles of the resamples in which `below` is positive."""
-    usable = below_samples > _ROUNDING
-    if not usable.any():
-        raise DataError(
-            f"no resample of {len(usable)} has a ratio", fix="judge on more examples or take more resamples"
-        )
-    return _metric(above / below, above_samples[usable] / below_samples[usable], n)

@@ -19,6 +19,7 @@ __all__ = [
     "classification_metrics",
     "confusion_matrix",
     "disagreement",
+    "majority",
     "majority_share",
     "scores_from_counts",
 ]
@@ -134,6 +135,14 @@ def classification_metrics(
     )
     scores = scores_from_counts(right, gold, predicted, checked_positive(positive, n_labels))
     return {name: float(value) for name, value in scores.items()}
+
+
+def majority(labels: np.ndarray) -> int:
+    """The most frequent class of `labels`, int64 (n,) with n ≥ 1; of equals the lowest."""
+    values, counts = np.unique(labels, return_counts=True)
+    if not len(values) or values[0] < 0:
+        raise DataError(f"{len(labels)} labels, lowest {values.min(initial=0)}", expected="labelled examples")
+    return int(values[counts.argmax()])
 
 
 def majority_share(labels: np.ndarray) -> float:

@@ -21,10 +21,13 @@ from potstill.pipeline.cells import FULL, Cell, cell_settings, cells_of, chosen_
 from potstill.pipeline.distill import disk_bytes, teacher_refusal
 from potstill.pipeline.inputs import threads
 from potstill.pipeline.job import Job, prepare_job, teacher_name
+from potstill.pipeline.results import task_in
 from potstill.pipeline.run import Context, Run, Stage, opened
 from potstill.pipeline.stages import student_stages
 from potstill.progress import SILENT, Reporter
+from potstill.report.wording import metric_name, score
 from potstill.storage import ensure_space, verify_folder
+from potstill.tasks import make_task
 
 __all__ = ["CellBudget", "ablate", "ablation_cells"]
 
@@ -155,7 +158,7 @@ def _run_cell(settings: AblateSettings, job: Job, cell: Cell, seed: int, shared:
     if "student" in run.done:  # its answers are kept, and it can be made again
         shutil.rmtree(run.done["student"], ignore_errors=True)
     report.worked |= run.worked
-    return read_trial(cell.name, seed, folder)
+    return read_trial(cell.name, seed, folder, task_in(run.done["data"]))
 
 
 def _whole(run: Run, stage: Stage) -> bool:
@@ -242,6 +245,7 @@ class _Position:
         self._report, self._seeds, self._cells = report, settings.ablate.seeds, cells
         self._known = None if settings.ablate.minutes is None else 60 * settings.ablate.minutes
         self._number, self._prefix = 0, ""
+        self._metric = make_task(settings.data.task).primary_metric
         self._started, self._times = time.monotonic(), list[float]()
         self.worked = self.worked_at_all = False
 
@@ -264,7 +268,7 @@ class _Position:
         self._times.append(time.monotonic() - self._started)
         left = self._left()
         self.note(
-            f"{self._prefix}{100 * trial.dev_accuracy:.1f} % right on dev after {trial.steps:,} steps"
+            f"{self._prefix}{metric_name(self._metric)} {score(trial.dev, self._metric)} on dev after {trial.steps:,} steps"
             + ("" if not left else f"; all cells: about {left / 60:.0f} min left")
         )
 

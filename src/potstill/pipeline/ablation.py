@@ -13,18 +13,17 @@ from safetensors.numpy import load_file
 from potstill import __version__
 from potstill.config import AblateSettings
 from potstill.errors import StorageError
-from potstill.metrics import classification_metrics, mean_over_seeds, paired_difference
 from potstill.models.student import Shape
 from potstill.pipeline.assemble import environment
 from potstill.pipeline.cells import FULL, Cell
 from potstill.pipeline.inputs import model_facts, threads
 from potstill.pipeline.job import Job
-from potstill.pipeline.results import read_split, task_facts
+from potstill.pipeline.results import read_split, task_facts, task_in
 from potstill.pipeline.run import Run
 from potstill.report.ablation import render_ablation
 from potstill.report.wording import clean
 from potstill.storage import read_json, write_bytes, write_json
-from potstill.tasks import Classification
+from potstill.tasks import Task
 
 __all__ = ["Refusal", "Trial", "read_trial", "result_of", "write_result"]
 
@@ -43,8 +42,8 @@ class Trial:
 
     Attributes:
         cell, seed: Which.
-        predictions: Split → int64 (n,).
-        dev_accuracy: Of the last point of the training's curve.
+        predictions: Split → (n,), as `Task.metrics` judges them.
+        dev: The primary metric at the last point of the training's curve.
         steps, planned: Steps taken, and those of the recipe's epochs, over all phases.
         seconds: Of training.
     """
@@ -52,17 +51,17 @@ class Trial:
     cell: str
     seed: int
     predictions: dict[str, np.ndarray]
-    dev_accuracy: float
+    dev: float
     steps: int
     planned: int
     seconds: float
 
 
-def read_trial(cell: str, seed: int, folder: Path) -> Trial:
+def read_trial(cell: str, seed: int, folder: Path, task: Task) -> Trial:
     """What a cell left in the folder of its last stage."""
     logits = load_file(folder / "logits.safetensors")
     phases = list(read_json(folder / "training.json").values())
-    predictions = {name.removeprefix("student/"): array.argmax(axis=1) for name, array in logits.items()}
+    predictions = {name.removeprefix("student/"): task.predictions(array) for name, array in logits.items()}
     total = {key: sum(phase[key] for phase in phases) for key in ("steps", "planned", "seconds")}
     return Trial(
         cell,
@@ -79,28 +78,23 @@ class _Scores:
     """Scores of trials on the splits."""
 
     def __init__(self, settings: AblateSettings, data: Path) -> None:
-        task = Classification(tuple(task_facts(data)["labels"]))
-        self.metric, self.labels = task.primary_metric, task.labels
+        self.task = task_in(data)
+        self.metric = self.task.primary_metric
         found = {name: read_split(data, name) for name in ("dev", "test")}
         self.gold = {name: examples.labels for name, examples in found.items() if examples is not None}
-        self.options: dict[str, Any] = {
-            "metric": self.metric,
-            "resamples": settings.evaluate.resamples,
-            "seed": settings.run.seed,
-        }
+        self.resamples, self.seed = settings.evaluate.resamples, settings.run.seed
 
     def value(self, trial: Trial, split: str) -> float | None:
         """Of one trial."""
         if split not in self.gold:
             return None
-        return classification_metrics(self.gold[split], trial.predictions[split], len(self.labels))[self.metric]
+        return self.task.score(self.gold[split], trial.predictions[split])
 
     def mean(self, trials: Sequence[Trial], split: str) -> dict[str, Any] | None:
         """Over the seeds; None where there is no such split."""
         if split not in self.gold:
             return None
-        rows = np.stack([trial.predictions[split] for trial in trials])
-        return mean_over_seeds(self.gold[split], rows, **self.options).as_dict()
+        return self._over_seeds(split, trials, ())
 
     def difference(self, trials: Sequence[Trial], full: Sequence[Trial], split: str) -> dict[str, Any] | None:
         """From the full recipe, over the seeds that both have."""
@@ -108,8 +102,12 @@ class _Scores:
             return None
         theirs = {trial.seed: trial for trial in full}
         both = [(trial, theirs[trial.seed]) for trial in trials if trial.seed in theirs]
-        rows = [np.stack([pair[side].predictions[split] for pair in both]) for side in (0, 1)]
-        return paired_difference(self.gold[split], *rows, **self.options).as_dict()
+        return self._over_seeds(split, [trial for trial, _ in both], [other for _, other in both])
+
+    def _over_seeds(self, split: str, ours: Sequence[Trial], theirs: Sequence[Trial]) -> dict[str, Any]:
+        answers = [trial.predictions[split] for trial in (*ours, *theirs)]
+        found = self.task.resampled(self.gold[split], answers, resamples=self.resamples, seed=self.seed)
+        return found.over_seeds(self.metric, len(ours), seed=self.seed).as_dict()
 
 
 def result_of(
@@ -134,8 +132,8 @@ def result_of(
         "complete": len(seeds) == settings.ablate.seeds,
         "recipe": job.recipe.name,
         "task": {
-            "kind": "classification",
-            "labels": list(scores.labels),
+            "kind": scores.task.kind,
+            "labels": list(scores.task.labels),
             "primary_metric": scores.metric,
             "pair": job.columns.pair is not None,
         },

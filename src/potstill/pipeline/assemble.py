@@ -16,27 +16,21 @@ from safetensors.numpy import load_file
 from potstill import __version__
 from potstill.config import Settings
 from potstill.data.examples import Examples
+from potstill.evaluation.baselines import TFIDF
 from potstill.evaluation.cost import parameter_counts
-from potstill.evaluation.evaluate import probabilities
 from potstill.evaluation.latency import speedup_shares
 from potstill.export import judge
-from potstill.metrics import (
-    Metric,
-    confusion_matrix,
-    disagreement,
-    gap_closed,
-    paired_retention,
-)
+from potstill.metrics import Metric, Resampled
 from potstill.models.loading import read_config
 from potstill.models.student import Shape
 from potstill.pipeline.inputs import model_facts
 from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.prepare import source_rows
-from potstill.pipeline.results import read_split, task_facts
+from potstill.pipeline.results import read_split, task_facts, task_in
 from potstill.pipeline.scores_report import scores_block, start_in_words
 from potstill.pipeline.vocabulary import vocabulary_facts
 from potstill.storage import read_json
-from potstill.tasks import Classification
+from potstill.tasks import Task
 
 __all__ = ["assemble", "environment", "refused_report"]
 
@@ -70,7 +64,7 @@ class _Scores:
     """Scores of predictions on the splits of a run."""
 
     def __init__(self, job: Job, done: Mapping[str, Path]) -> None:
-        self.labels = tuple(task_facts(done["data"])["labels"])
+        self.task = task_in(done["data"])
         splits = {name: read_split(done["data"], name) for name in ("dev", "test")}
         self.splits: dict[str, Examples] = {name: split for name, split in splits.items() if split is not None}
         self.judged = "test" if "test" in self.splits else "dev"
@@ -84,18 +78,18 @@ class _Scores:
         return self.measured(self.splits[split].labels, predictions)
 
     def measured(self, gold: np.ndarray, predictions: np.ndarray) -> dict[str, Any]:
-        """Each metric of predictions against labels, as the report holds it."""
-        found = Classification(self.labels).metrics(gold, predictions, resamples=self.resamples, seed=self.seed)
+        """Each metric of predictions against gold, as the report holds it."""
+        found = self.task.metrics(gold, predictions, resamples=self.resamples, seed=self.seed)
         return {name: metric.as_dict() for name, metric in found.items()}
 
     def block(self, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """`score`, `metrics`, `dev` and `confusion` of a model's predictions by split."""
+        """`score`, `metrics` and `dev` of a model's predictions by split, and `confusion` where there are labels."""
         judged = self.metrics(predictions[self.judged], self.judged)
         return {
-            "score": judged["accuracy"],
+            "score": judged[self.task.primary_metric],
             "metrics": judged,
             "dev": self.metrics(predictions["dev"], "dev"),
-            "confusion": confusion_matrix(self.gold, predictions[self.judged], len(self.labels)).tolist(),
+            "confusion": self.task.confusion(self.gold, predictions[self.judged]),
         }
 
 
@@ -104,8 +98,8 @@ def _by_split(arrays: Mapping[str, np.ndarray], role: str) -> dict[str, np.ndarr
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _predictions(arrays: Mapping[str, np.ndarray], role: str) -> dict[str, np.ndarray]:
-    return {split: logits.argmax(axis=1) for split, logits in _by_split(arrays, role).items()}
+def _predictions(task: Task, arrays: Mapping[str, np.ndarray], role: str) -> dict[str, np.ndarray]:
+    return {split: task.predictions(logits) for split, logits in _by_split(arrays, role).items()}
 
 
 def _model_block(folder: Path) -> dict[str, Any]:
@@ -129,7 +123,7 @@ def _origin(job: Job, role: str) -> dict[str, Any]:
 
 
 def _base(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], threads: int) -> dict[str, Any]:
-    facts = task_facts(done["data"])
+    facts, task = task_facts(done["data"]), task_in(done["data"])
     settings = job.settings.model_dump(mode="json")
     role = "teacher" if job.scores is None else "start"
     teachers = [{**model_facts(source), "role": role} for source in job.teachers]
@@ -146,10 +140,10 @@ def _base(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], thre
         "status": "complete",
         "conclusion": "",
         "task": {
-            "kind": "classification",
-            "labels": facts["labels"],
-            "primary_metric": "accuracy",
-            "pair": job.columns.pair is not None,
+            "kind": task.kind,
+            "labels": list(task.labels),
+            "primary_metric": task.primary_metric,
+            "pair": task.pair,
         },
         "data": data,
         "judged_on": "test" if data.get("test") else "dev",
@@ -176,7 +170,8 @@ def refused_report(
     """The report of a run that stopped at a teacher, `name` of several."""
     report = _base(job, done, seconds, threads)
     folder = done[name] / "model"
-    teacher = {**_model_block(folder), **_origin(job, name), "score": dev["accuracy"], "metrics": dev, "dev": dev}
+    score = dev[report["task"]["primary_metric"]]
+    teacher = {**_model_block(folder), **_origin(job, name), "score": score, "metrics": dev, "dev": dev}
     report |= {"status": "refused", "refused_because": reason, "judged_on": "dev", "teacher": teacher}
     return report
 
@@ -185,7 +180,8 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     """The report of a finished run, in the shape of `potstill.report.schema`; writing it fills `conclusion`."""
     scores = _Scores(job, done)
     logits = load_file(done["score"] / "logits.safetensors")
-    predicted = {role: _predictions(logits, role) for role in dict.fromkeys(name.split("/")[0] for name in logits)}
+    roles = dict.fromkeys(name.split("/")[0] for name in logits)
+    predicted = {role: _predictions(scores.task, logits, role) for role in roles}
     report = _base(job, done, seconds, threads)
     report["data"] |= read_json(done["score"] / "counts.json")
     if job.scores is not None:
@@ -204,7 +200,7 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     if job.scores is None:
         report["size_ratio"] = report["teacher"]["parameters"] / report["student"]["parameters"]
     report["baselines"] = _baselines(job, done, scores, predicted)
-    report |= _exports(job, done, scores, report["student"]["dev"]["accuracy"]["value"])
+    report |= _exports(job, done, scores, report["student"]["dev"][scores.task.primary_metric]["value"])
     report |= _curves(job, done)
     if compared:
         report |= _disagreements(scores, logits)
@@ -217,12 +213,12 @@ def _teachers(job: Job, done: Mapping[str, Path], scores: _Scores, logits: Mappi
     shares = [share / sum(job.teacher_shares) for share in job.teacher_shares]
     rows = []
     for name in names[1:]:
-        block = scores.block(_predictions(logits, name))
+        block = scores.block(_predictions(scores.task, logits, name))
         rows.append({**_model_block(done[name] / "model"), **_origin(job, name), **block})
     together = {}
     for split in scores.splits:
-        answers = np.stack([probabilities(logits[f"{name}/{split}"]) for name in names])
-        together[split] = np.einsum("k,knc->nc", np.array(shares), answers).argmax(axis=1)
+        answers = np.stack([logits[f"{name}/{split}"] for name in names])
+        together[split] = scores.task.together(answers, np.array(shares))
     return {"shares": shares, "more": rows, "together": scores.block(together)}
 
 
@@ -230,13 +226,15 @@ def _compared(scores: _Scores, predicted: Mapping[str, Mapping[str, np.ndarray]]
     def dump(metric: Metric | None) -> dict[str, float] | None:
         return None if metric is None else {"value": metric.value, "low": metric.low, "high": metric.high}
 
-    student, teacher = (predicted[role][scores.judged] for role in ("student", "teacher"))
-    options: dict[str, int] = {"resamples": scores.resamples, "seed": scores.seed}
-    kept = paired_retention(scores.gold, student, teacher, **options)  # type: ignore[arg-type]
+    def resampled(*roles: str) -> Resampled:
+        answers = [predicted[role][scores.judged] for role in roles]
+        return scores.task.resampled(scores.gold, answers, resamples=scores.resamples, seed=scores.seed)
+
+    metric = scores.task.primary_metric
+    kept = resampled("student", "teacher").retention(metric)
     gap = None
     if "hard_labels" in predicted:
-        hard = predicted["hard_labels"][scores.judged]
-        gap = gap_closed(scores.gold, student, teacher, hard, **options)  # type: ignore[arg-type]
+        gap = resampled("student", "teacher", "hard_labels").gap_closed(metric)
     return {"retention": dump(kept), "gap_closed": dump(gap)}
 
 
@@ -251,7 +249,8 @@ def _baselines(
         found["hard_labels"] = {
             **block,
             **counted,
-            "description": "The same student, from the same start, on the same data and steps, taught by labels alone.",
+            "description": "The same student, from the same start, on the same data and steps, taught by "
+            f"{scores.task.gold_name} alone.",
         }
     if "small_pretrained" in predicted:
         assert job.baseline is not None
@@ -259,19 +258,20 @@ def _baselines(
         found["small_pretrained"] = {
             **scores.block(predicted["small_pretrained"]),
             "parameters": parameter_counts(folder).total,
-            "description": "fine-tuned on the labels, without a teacher"
+            "description": f"fine-tuned on the {scores.task.gold_name}, without a teacher"
             if job.labelled
             else "fine-tuned on the teacher's answers as labels",
             "source": job.baseline.name,
         }
     if any(name.startswith("tfidf/") for name in simple):
         facts = read_json(done["tfidf"] / "facts.json")
-        found["tfidf_logistic"] = {
+        found[TFIDF[scores.task.kind][0]] = {
             **scores.block(_by_split(simple, "tfidf")),
             "parameters": facts["parameters"],
             "description": facts["description"] + ("" if job.labelled else ", fitted to the teacher's answers"),
         }
-    found["majority"] = {"score": scores.block(_by_split(simple, "majority"))["score"]}
+    constant = scores.block(_by_split(simple, "constant"))
+    found[scores.task.constant_name] = {"score": constant["score"], "metrics": constant["metrics"]}
     return found
 
 
@@ -288,8 +288,8 @@ def _exports(job: Job, done: Mapping[str, Path], scores: _Scores, base: float) -
             shares = speedup_shares(
                 on_dev, reference="teacher/torch-float32", teacher=f"teacher/{name}", student=f"student/{name}"
             )
-        predictions = _predictions(arrays, name)
-        on_dev_score = scores.metrics(predictions["dev"], "dev")["accuracy"]
+        predictions = _predictions(scores.task, arrays, name)
+        on_dev_score = scores.metrics(predictions["dev"], "dev")[scores.task.primary_metric]
         accepted, reason = judge(on_dev_score["value"], base, tolerance=job.settings.export.tolerance)
         cells = latency["ms"][f"student/{name}"]
         exports.append(
@@ -298,7 +298,7 @@ def _exports(job: Job, done: Mapping[str, Path], scores: _Scores, base: float) -
                 "score": on_dev_score,
                 "accepted": accepted,
                 "reason": reason,
-                "test_score": scores.metrics(predictions["test"], "test")["accuracy"]
+                "test_score": scores.metrics(predictions["test"], "test")[scores.task.primary_metric]
                 if "test" in predictions
                 else None,
                 "latency_ms": on_dev[f"student/{name}"],
@@ -347,19 +347,11 @@ def _curves(job: Job, done: Mapping[str, Path]) -> dict[str, Any]:
 
 def _disagreements(scores: _Scores, logits: Mapping[str, np.ndarray]) -> dict[str, Any]:
     examples = scores.splits[scores.judged]
-    teacher, student = (probabilities(logits[f"{role}/{scores.judged}"]) for role in ("teacher", "student"))
-    found = disagreement(scores.gold, teacher, student)
+    teacher, student = (logits[f"{role}/{scores.judged}"] for role in ("teacher", "student"))
+    differing, counts = scores.task.disagreements(scores.gold, teacher, student, SHOWN)
     rows = []
-    for row in found.differing[:SHOWN]:
-        rows.append(
-            {
-                "text": examples.texts[row],
-                "pair": None if examples.pairs is None else examples.pairs[row],
-                "gold": scores.labels[scores.gold[row]],
-                "teacher": scores.labels[int(teacher[row].argmax())],
-                "student": scores.labels[int(student[row].argmax())],
-                "teacher_p": float(teacher[row].max()),
-                "student_p": float(student[row].max()),
-            }
-        )
-    return {"disagreements": rows, "student_errors": found.counts()}
+    for facts in differing:
+        row = facts.pop("row")
+        pair = None if examples.pairs is None else examples.pairs[row]
+        rows.append({"text": examples.texts[row], "pair": pair, **facts})
+    return {"disagreements": rows, "student_errors": counts}

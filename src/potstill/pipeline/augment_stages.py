@@ -29,7 +29,7 @@ from potstill.models.masked_lm import MaskedLMProposer, load_masked_lm
 from potstill.models.vocabulary import whole_words, word_rows
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job
-from potstill.pipeline.results import labels_of, read_split, split_of
+from potstill.pipeline.results import read_split, split_of, task_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import save_model
 from potstill.pipeline.training import phase_facts, run_training
@@ -48,7 +48,7 @@ _LENGTH = 128
 def conditional_stage(context: Context, job: Job, budget: Budget) -> None:
     """Train the masked LM on the training texts, each behind its label's name."""
     source = _model(job)
-    model, labels, train = load_masked_lm(source), labels_of(context), split_of(context, "train")
+    model, labels, train = load_masked_lm(source), task_of(context).labels, split_of(context, "train")
     set_dropout(model, on=True)
     encoder = TextEncoder.from_folder(source, max_length=min(_LENGTH, longest_input(model.config)))
     encodings, before = label_first(encoder, train.texts, [labels[label] for label in train.labels])
@@ -81,7 +81,7 @@ def candidates_stage(context: Context, job: Job) -> None:
         if method == "masked-lm":
             parts[method] = (train, partial(_by_pieces, context, job))
         else:
-            for label, name in enumerate(labels_of(context)):
+            for label, name in enumerate(task_of(context).labels):
                 own = train.select(np.flatnonzero(train.labels == label))
                 parts[f"{method}/{label}"] = (own, partial(_by_label, context, job, name))
     for name, (examples, make) in parts.items():
@@ -135,7 +135,7 @@ def _made(context: Context, job: Job, method: str, train: Examples) -> NewTexts:
     replacing: dict[str, Any] = {"seed": job.settings.run.seed, "rule": rule, "method": method, "report": report}
     if method == "conditional-masked-lm":
         folder = context.done[CANDIDATES] / method
-        stored = {label: StoredCandidates(folder / str(label)) for label in range(len(labels_of(context)))}
+        stored = {label: StoredCandidates(folder / str(label)) for label in range(len(task_of(context).labels))}
         return replaced_by_label(train, stored, **replacing)
     proposer: Proposer
     if method == "masked-lm":

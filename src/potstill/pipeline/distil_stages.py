@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
-from potstill.data.examples import UNLABELLED, Examples
+from potstill.data.examples import Examples, without_labels
 from potstill.models.checkpointing import set_checkpointing
 from potstill.models.dropout import set_dropout
 from potstill.models.forward import forward_inputs, run_logits
@@ -30,18 +30,18 @@ from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.budget import LONGEST, Budget
 from potstill.pipeline.guides import guide_of, texts_name
 from potstill.pipeline.job import Job
-from potstill.pipeline.results import labels_of, length_of, model_of, read_split, split_of, training_scores
+from potstill.pipeline.results import length_of, model_of, read_split, split_of, task_of, training_scores
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import (
     choose_length,
-    dev_accuracy,
+    dev_score,
     encode_examples,
     save_model,
     task_encoder,
 )
 from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import pruned, teacher_ids
-from potstill.recipes import Phase, build_terms, layer_pairs
+from potstill.recipes import Phase, build_terms, in_units, layer_pairs
 from potstill.recipes.distilling import Distilling, projections_for
 from potstill.recipes.guidance import Guide, LogitsGuide
 from potstill.storage import atomic_folder, read_manifest, write_json
@@ -119,12 +119,19 @@ def _own_length(context: Context, job: Job, tokenizer: Path) -> int:
 
 def _started(context: Context, job: Job, folder: Path) -> tuple[PreTrainedModel, Tensor | None, Path]:
     """The model, the basis where it was shrunk, and the folder of its tokenizer."""
-    labels, seed = labels_of(context), job.settings.run.seed
+    task, seed = task_of(context), job.settings.run.seed
     if job.way == "model":
         assert job.start is not None
         source = job.start.paths[0]
         fresh = not has_classifier(source)
-        model = load_classifier(source, labels, new_head=fresh, seed=seed)
+        model = load_classifier(
+            source,
+            task.labels,
+            problem_type=task.problem_type,
+            new_head=fresh,
+            answers=task.scale(split_of(context, "train").labels),
+            seed=seed,
+        )
         if job.side.cut:  # its basis leads to that model's states, not to the teacher's
             held(model, job.settings.distill.precision)
             model, _ = _shrunk(context, job, model, job.shape, _calibration_texts(context, job, source))
@@ -152,7 +159,7 @@ def _training_texts(context: Context, *, augmented: bool) -> Examples:
     if extra is None:
         return train
     pairs = None if train.pairs is None else [*train.pairs, *(extra.pairs or [])]
-    unlabelled = np.full(len(extra), UNLABELLED, dtype=np.int64)
+    unlabelled = without_labels(train.labels, len(extra))
     ids = np.concatenate([train.example_id, extra.example_id])
     return Examples(ids, [*train.texts, *extra.texts], pairs, np.concatenate([train.labels, unlabelled]))
 
@@ -205,7 +212,7 @@ def _run_phase(
     logits: np.ndarray | None,
     portion: float,
 ) -> dict[str, Any]:
-    settings = job.settings
+    settings, task = job.settings, task_of(context)
     layers = [Shape.of(model.config).layers for model in (student, teacher or student)]
     terms = build_terms(
         phase,
@@ -216,6 +223,7 @@ def _run_phase(
         layers=job.layers if stage == "student" else None,
         equal_heads=student.config.num_attention_heads == teacher.config.num_attention_heads,
     )
+    terms = in_units(terms, task.scale(split_of(context, "train").labels)[1])
     texts = _training_texts(context, augmented=phase.augmented)
     joined = stage == "student" and job.side.joined
     encodings, labels, ids = encode_examples(encoder, texts, with_spans=joined or bool(job.more))
@@ -257,7 +265,7 @@ def _run_phase(
                 average=phase.average,
             ),
             budget=budget,
-            evaluate=dev_accuracy(student, encoder.encode(dev.texts, dev.pairs), dev.labels),
+            evaluate=dev_score(task, student, encoder.encode(dev.texts, dev.pairs), dev.labels),
             weight_decay=job.recipe.weight_decay,
             clip=job.recipe.clip,
             followers=HARD_COST if stage == "student" and settings.evaluate.hard_labels and job.labelled else 0.0,

@@ -8,19 +8,23 @@ import torch
 
 from potstill.config import Settings, write_settings
 from potstill.errors import GateRefused
-from potstill.metrics import Metric, beats_majority, majority_share
+from potstill.metrics import Metric
 from potstill.pipeline.assemble import assemble, refused_report
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.inputs import threads, weight_bytes
 from potstill.pipeline.job import Job, prepare_job
 from potstill.pipeline.publish import publish, published
-from potstill.pipeline.results import read_split
+from potstill.pipeline.results import read_split, task_in
 from potstill.pipeline.run import Run, opened
 from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT, Reporter
+from potstill.report.wording import DECIMALS, metric_name, score
 from potstill.storage import ensure_space, read_json
 
 __all__ = ["budget_notes", "disk_bytes", "distill", "reserve_seconds", "teacher_refusal"]
+
+ENOUGH = 0.02
+"""How far the lower end of a teacher's score must be above what one answer for all texts reaches."""
 
 MODEL_COPIES = 14
 """Copies of the teacher's size that a run may hold at once: models, moments, checkpoints, exports of both."""
@@ -37,7 +41,7 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
 
     Raises:
         InputError: Something given cannot be used; nothing was changed.
-        GateRefused: The teacher is hardly better than the majority class; report.json says so.
+        GateRefused: The teacher is hardly better than one answer for all texts; report.json says so.
         LockHeld: Another process works in the folder.
         KeyboardInterrupt: After the state was saved; the same call goes on.
     """
@@ -109,24 +113,28 @@ def budget_notes(job: Job) -> list[tuple[str, bool]]:
 
 
 def teacher_refusal(job: Job, run: Run, name: str) -> GateRefused | None:
-    """Why a teacher is not worth distilling: its lower bound is not 2 points above the majority class; else None."""
+    """Why a teacher is not worth distilling: its lower bound is too near one answer for all texts; else None."""
     dev = read_json(run.done[f"{name}-check"] / "dev.json")
     called = "the teacher" if name == "teacher" else f"{name} ({job.teachers[int(name.split('-')[1]) - 1].name})"
-    examples = read_split(run.done["data"], "dev")
+    examples, task = read_split(run.done["data"], "dev"), task_in(run.done["data"])
     assert examples is not None
-    score = Metric(**dev["accuracy"])
-    if beats_majority(score, examples.labels):
-        run.report.note(
-            f"{called}: {100 * score.value:.1f} % on dev, majority {100 * majority_share(examples.labels):.1f} %"
-        )
+    metrics = {metric: Metric(**values) for metric, values in dev.items()}
+    metric, found = task.primary_metric, metrics[task.primary_metric]
+    floor, constant = task.floor(examples.labels)
+    what = "" if metric == "accuracy" else f" {metric_name(metric)}"
+    if doubt := task.doubts(metrics, examples.labels):
+        run.report.warn(f"{called}: {doubt}")
+    if found.low - floor >= ENOUGH - 1e-12:
+        run.report.note(f"{called}: {score(found.value, metric)}{what} on dev, {constant} {score(floor, metric)}")
         return None
     reason = (
-        f"{called} scores {100 * score.value:.1f} % on dev (at least {100 * score.low:.1f} % with 95 % confidence), "
-        f"the majority class {100 * majority_share(examples.labels):.1f} %"
+        f"{called} scores {score(found.value, metric)}{what} on dev (at least {score(found.low, metric)} with 95 % "
+        f"confidence), {constant} {score(floor, metric)}"
     )
+    cause, gold = ("labels in another order than the teacher's, ", "a label") if task.labels else ("", "a score")
     fix = (
-        "this usually means labels in another order than the teacher's, an encoder that was not fine-tuned, too few "
-        "dev rows to tell, or a label that the text does not decide: look at report.html"
+        f"this usually means {cause}an encoder that was not fine-tuned, too few dev rows to tell, or {gold} that the "
+        "text does not decide: look at report.html"
     )
     tuned = read_json(run.done[name] / "training.json").get("fine-tuning")
     if job.settings.run.budget is not None and tuned and tuned["epochs"] < job.settings.teacher.epochs:
@@ -134,4 +142,5 @@ def teacher_refusal(job: Job, run: Run, name: str) -> GateRefused | None:
             f"the budget of {job.settings.run.budget:g} minutes left its fine-tuning {tuned['epochs']:.2g} of "
             f"{job.settings.teacher.epochs} epochs: allow more, or give a teacher that is fine-tuned"
         )
-    return GateRefused(reason, expected="2 points more, lower bound against majority", fix=fix)
+    more = f"{ENOUGH:g}" if metric in DECIMALS else f"{100 * ENOUGH:g} points"
+    return GateRefused(reason, expected=f"{more} more, lower bound against {constant}", fix=fix)

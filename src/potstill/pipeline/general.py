@@ -1,6 +1,5 @@
 """General distillation: plain text, the teacher *before* fine-tuning, states only (TinyBERT's first pass)."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from potstill.pipeline.budget import Budget
 from potstill.pipeline.distil_stages import distilling_projections
 from potstill.pipeline.inputs import plain_texts
 from potstill.pipeline.job import Job
-from potstill.pipeline.results import read_split, task_facts
+from potstill.pipeline.results import model_of, read_split, task_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import save_model
 from potstill.pipeline.training import phase_facts, run_training
@@ -45,15 +44,14 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
 
     Texts that stand in dev or test are left out.
     """
-    labels = tuple(task_facts(context.done["data"])["labels"])
     phase, folder = _phase(job), context.done["start"] / "model"
-    student = load_classifier(folder, labels)
+    student = model_of(context, context.done["start"])
     set_dropout(student, on=phase.dropout)
     encodings = _packed(context, job, folder)
     ids = np.arange(len(encodings), dtype=np.int64)
     batches = Batches(encodings, np.full(len(encodings), -1), ids, phase.batch_size, job.settings.run.seed)
     make = _masked_program if phase.objective == "masked" else _states_program
-    program = make(context, job, phase, student, labels, batches)
+    program = make(context, job, phase, student, batches)
     try:
         trained = run_training(
             context,
@@ -101,11 +99,11 @@ def _terms(job: Job, phase: Phase, student: PreTrainedModel) -> tuple[LossTerm, 
     )
 
 
-def _states_program(
-    context: Context, job: Job, phase: Phase, student: PreTrainedModel, labels: Sequence[str], batches: Batches
-) -> Distilling:
+def _states_program(context: Context, job: Job, phase: Phase, student: PreTrainedModel, batches: Batches) -> Distilling:
     """States alone are learned: whatever head the teacher has, and for which labels, plays no part."""
-    teacher = held(load_classifier(job.teacher.paths[0], labels, new_head=True), job.settings.distill.precision)
+    task = task_of(context)
+    teacher = load_classifier(job.teacher.paths[0], task.labels, problem_type=task.problem_type, new_head=True)
+    teacher = held(teacher, job.settings.distill.precision)
     teacher.requires_grad_(requires_grad=False)
     projections = distilling_projections(job, [phase], student, teacher, context.done["start"])
     terms = _terms(job, phase, student)
@@ -114,7 +112,7 @@ def _states_program(
 
 
 def _masked_program(
-    context: Context, job: Job, phase: Phase, student: PreTrainedModel, labels: Sequence[str], batches: Batches
+    context: Context, job: Job, phase: Phase, student: PreTrainedModel, batches: Batches
 ) -> MaskedDistilling:
     """A masked LM over the student's own encoder; its head is thrown away in the end."""
     terms = _terms(job, phase, student)

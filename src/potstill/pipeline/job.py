@@ -31,10 +31,11 @@ from potstill.pipeline.sides import StudentSide, learnable, student_side
 from potstill.pipeline.training import Conditions
 from potstill.pipeline.under_scores import adapted, base_of, method_under_scores
 from potstill.progress import Reporter
-from potstill.recipes import RECIPES, Recipe, by_heads, chosen_layers, layer_pairs, with_overrides
+from potstill.recipes import RECIPES, Recipe, by_heads, chosen_layers, for_task, layer_pairs, with_overrides
 from potstill.recipes.reading import needs_projection
 from potstill.recipes.recipe import LayerChoice
 from potstill.storage import digest_file
+from potstill.tasks import make_task
 from potstill.training import Ramp, Value
 
 __all__ = ["Job", "is_trained", "prepare_job", "teacher_name"]
@@ -230,7 +231,7 @@ def teacher_name(number: int) -> str:
 
 
 def is_trained(job: Job, teacher: Source | None = None) -> bool:
-    """Whether a teacher (None: the first) is a classifier that is taken as it is; scores always are."""
+    """Whether a teacher (None: the first) has a head already, and is taken as it is; scores always are."""
     if job.scores is not None:
         return True
     named = job.settings.teacher.trained
@@ -379,7 +380,7 @@ def _check_windows(settings: Settings, model: Source, config: PretrainedConfig, 
 def _recipe(settings: Settings) -> Recipe:
     chosen = settings.distill
     found = with_overrides(
-        RECIPES[chosen.mode],
+        for_task(RECIPES[chosen.mode], make_task(settings.data.task)),
         weights={name: _value(given) for name, given in chosen.weights.model_dump().items()},
         epochs=chosen.epochs,
         batch_size=chosen.batch_size,

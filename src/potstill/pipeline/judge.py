@@ -15,7 +15,7 @@ from potstill.data.examples import Examples
 from potstill.engines import ENGINE_OF_FORMAT, Engine, FormatName
 from potstill.engines import Precision as EnginePrecision
 from potstill.engines import load as load_engine
-from potstill.evaluation.baselines import majority, tfidf_logistic
+from potstill.evaluation.baselines import TFIDF
 from potstill.evaluation.evaluate import predict_logits
 from potstill.evaluation.latency import measure_latency, measure_tokenisation
 from potstill.evaluation.latency_inputs import latency_inputs, length_facts
@@ -23,7 +23,7 @@ from potstill.models.loading import longest_input, read_config
 from potstill.models.precision import training_dtype
 from potstill.pipeline.inputs import model_facts, threads
 from potstill.pipeline.job import Job
-from potstill.pipeline.results import classification, length_of, read_split
+from potstill.pipeline.results import length_of, read_split, task_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import task_encoder
 from potstill.storage import digest_folder, read_json, write_json
@@ -60,7 +60,9 @@ def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
         for split, examples in _splits(context).items():
             context.report.stage("score", f"{role.replace('_', ' ')} on {split}")
             encodings = _encodings(context, job, folder, examples, stage)
-            arrays[f"{role}/{split}"] = predict_logits(engine, encodings, report=context.report)
+            arrays[f"{role}/{split}"] = predict_logits(
+                engine, encodings, merge=task_of(context).merge, report=context.report
+            )
             if role == "student":
                 counts["truncated"][split], counts["windowed"][split] = encodings.truncated, encodings.windowed
     train = read_split(context.done["data"], "train")
@@ -72,22 +74,20 @@ def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
 
 
 def tfidf_stage(context: Context, job: Job) -> None:
-    """TF-IDF with logistic regression, and the majority class: predictions on dev and test."""
+    """TF-IDF with a linear model, and the best constant (majority class, mean score): predictions on dev and test."""
     train, splits = read_split(context.done["data"], "train"), _splits(context)
     assert train is not None
-    task = classification(context)
-    arrays = {f"majority/{name}": np.full(len(examples), majority(train.labels)) for name, examples in splits.items()}
+    task = task_of(context)
+    constant = task.constant(train.labels)
+    arrays = {f"constant/{name}": np.full(len(examples), constant) for name, examples in splits.items()}
     facts: dict[str, Any] = {}
-    if job.settings.evaluate.tfidf:
-        result = tfidf_logistic(
-            train, splits["dev"], list(splits.values()), n_labels=len(task.labels), report=context.report
-        )
+    if job.settings.evaluate.tfidf and task.kind in TFIDF:
+        _, fit = TFIDF[task.kind]
+        result = fit(train, splits["dev"], list(splits.values()), task, context.report)
         for name, predictions in zip(splits, result["predictions"], strict=True):
             arrays[f"tfidf/{name}"] = predictions
         facts = {"parameters": result["parameters"], "description": result["description"], "seconds": result["seconds"]}
-    save_arrays(
-        {name: array.astype(np.int64) for name, array in arrays.items()}, context.folder / "predictions.safetensors"
-    )
+    save_arrays(arrays, context.folder / "predictions.safetensors")
     write_json(context.folder / "facts.json", facts)
 
 
@@ -104,7 +104,7 @@ def _engine(folder: Path, form: str, precision: str, job: Job) -> Engine:
 
 def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
     """What `transformers` has no place for, beside the model: see contracts in docs/architecture.md."""
-    task = classification(context)
+    task = task_of(context)
     settings = job.settings.data
     source = {"teacher": model_facts(job.teacher)}
     if job.scores is not None:
@@ -150,7 +150,9 @@ def export_stage(context: Context, job: Job) -> None:
         engine = _engine(folder, export.format, export.precision, job)
         name = f"{export.format}-{export.precision}"
         for split in splits:
-            arrays[f"{name}/{split}"] = predict_logits(engine, encodings[split], report=context.report)
+            arrays[f"{name}/{split}"] = predict_logits(
+                engine, encodings[split], merge=task_of(context).merge, report=context.report
+            )
         rows_out.append(
             {
                 "format": export.format,
@@ -224,7 +226,8 @@ def teacher_check_stage(context: Context, job: Job, stage: str = "teacher") -> N
     dev = _splits(context)["dev"]
     fast = training_dtype(job.settings.distill.precision) == torch.bfloat16
     engine = _engine(folder, "torch", "bfloat16" if fast else "float32", job)
-    logits = predict_logits(engine, _encodings(context, job, folder, dev, stage), report=context.report)
-    task, resamples = classification(context), job.settings.evaluate.resamples
-    metrics = task.metrics(dev.labels, logits.argmax(axis=1), resamples=resamples)
+    task, resamples = task_of(context), job.settings.evaluate.resamples
+    encodings = _encodings(context, job, folder, dev, stage)
+    logits = predict_logits(engine, encodings, merge=task.merge, report=context.report)
+    metrics = task.metrics(dev.labels, task.predictions(logits), resamples=resamples)
     write_json(context.folder / "dev.json", {name: metric.as_dict() for name, metric in metrics.items()})

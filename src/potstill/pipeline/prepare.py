@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from potstill.data.schema import LabelRule, SplitRule, Splits, load_splits
+from potstill.config import DataSettings
+from potstill.data.schema import GoldRule, LabelRule, ScoreRule, SplitRule, Splits, load_splits
 from potstill.data.sources import Source
 from potstill.data.tables import Table, read_table
 from potstill.pipeline.inputs import unlabelled_table
@@ -23,7 +24,6 @@ def split_data(context: Context, job: Job) -> None:
         return read_table(source.paths, format=form, columns=wanted, header=settings.header, report=context.report)
 
     tables = {role: table(source) for role, source in job.data.items()}
-    rule = LabelRule(settings.label_threshold, settings.label_margin or 0.0)
     splits = load_splits(
         tables["train"],
         columns=job.columns,
@@ -32,7 +32,7 @@ def split_data(context: Context, job: Job) -> None:
         unlabelled=unlabelled_table(job.unlabelled, job.columns, header=settings.header, report=context.report)
         if job.unlabelled
         else None,
-        labels=rule,
+        labels=_gold_rule(settings),
         rule=SplitRule(settings.dev_share, settings.test_share, settings.bad_rows, settings.rows),
         report=context.report,
     )
@@ -46,8 +46,15 @@ def write_splits(context: Context, job: Job, splits: Splits, **more: Any) -> Non
         if examples is not None:
             examples.write(context.folder / f"{name}.arrow")
     facts = {**splits.facts, "sources": source_rows(job)}
-    made = {"labels": list(splits.labels), "facts": facts, "notes": splits.notes, **more}
-    write_json(context.folder / "facts.json", made)
+    task = {"task": job.settings.data.task, "labels": list(splits.labels), "pair": job.columns.pair is not None}
+    write_json(context.folder / "facts.json", {**task, "facts": facts, "notes": splits.notes, **more})
+
+
+def _gold_rule(settings: DataSettings) -> GoldRule:
+    """How cells of the label column are read, by the task."""
+    if settings.task == "regression":
+        return ScoreRule()
+    return LabelRule(settings.label_threshold, settings.label_margin or 0.0)
 
 
 def source_rows(job: Job) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What stages left, read by those after them: the splits, the labels, the task, the length, the models."""
+"""What stages left, read by those after them: the splits, the task, the length, the models."""
 
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,16 @@ from potstill.models.teacher import load_classifier
 from potstill.pipeline.run import Context
 from potstill.pipeline.scored import with_gold
 from potstill.storage import read_json
-from potstill.tasks import Classification
+from potstill.tasks import Task, make_task
 
 __all__ = [
-    "classification",
-    "labels_of",
     "length_of",
     "model_of",
     "read_split",
     "split_of",
     "task_facts",
+    "task_in",
+    "task_of",
     "training_scores",
 ]
 
@@ -30,7 +30,7 @@ OF_STUDENT = ("start", "general", "student", "hard-labels", "export")
 
 
 def task_facts(folder: Path) -> dict[str, Any]:
-    """What the data stage wrote down: `labels`, `facts`, `notes`."""
+    """What the data stage wrote down: `task`, `labels`, `pair`, `facts`, `notes`."""
     facts: dict[str, Any] = read_json(folder / "facts.json")
     return facts
 
@@ -48,9 +48,15 @@ def split_of(context: Context, name: str) -> Examples:
     return examples
 
 
-def labels_of(context: Context) -> tuple[str, ...]:
-    """The label names, in the order of every model's outputs."""
-    return tuple(task_facts(context.done["data"])["labels"])
+def task_in(folder: Path) -> Task:
+    """The task of a run, from its data stage."""
+    facts = task_facts(folder)
+    return make_task(facts["task"], facts["labels"], pair=facts["pair"])
+
+
+def task_of(context: Context) -> Task:
+    """The task of a run."""
+    return task_in(context.done["data"])
 
 
 def length_of(context: Context, stage: str = "teacher") -> int:
@@ -65,8 +71,9 @@ def length_of(context: Context, stage: str = "teacher") -> int:
 
 
 def model_of(context: Context, folder: Path) -> PreTrainedModel:
-    """The classifier that a stage left: float32, eval mode, outputs in the order of the labels."""
-    return load_classifier(folder / "model", labels_of(context))
+    """The model with a head that a stage left: float32, eval mode, outputs in the order of the labels."""
+    task = task_of(context)
+    return load_classifier(folder / "model", task.labels, problem_type=task.problem_type)
 
 
 def training_scores(context: Context) -> np.ndarray:
@@ -74,8 +81,3 @@ def training_scores(context: Context) -> np.ndarray:
     arrays = load_file(context.done["data"] / "scores.safetensors")
     train = with_gold(arrays["train"], split_of(context, "train").labels)
     return np.concatenate([train, arrays["unlabelled"]]) if "unlabelled" in arrays else train
-
-
-def classification(context: Context) -> Classification:
-    """The task of a run."""
-    return Classification(labels_of(context), pair=split_of(context, "dev").pairs is not None)

@@ -15,7 +15,7 @@ from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.findings import Findings
 from potstill.pipeline.job import Job
 from potstill.pipeline.prepare import write_splits
-from potstill.pipeline.results import labels_of, split_of
+from potstill.pipeline.results import split_of, task_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.scored import aligned, read_scored, scored_splits
 from potstill.pipeline.teach import choose_length, save_model
@@ -72,7 +72,7 @@ def base_stage(context: Context, job: Job) -> None:
 
 
 def _with_head(context: Context, job: Job, folder: Path) -> PreTrainedModel:
-    labels, seed = labels_of(context), job.settings.run.seed
+    labels, seed = task_of(context).labels, job.settings.run.seed
     if has_classifier(folder):
         try:
             return load_classifier(folder, labels)

@@ -16,16 +16,17 @@ from potstill.models.forward import run_logits
 from potstill.models.loading import longest_input, read_config
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job
+from potstill.pipeline.results import task_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.training import phase_facts, run_training
 from potstill.recipes.fine_tuning import FineTuning
-from potstill.tasks import Classification
+from potstill.tasks import Task
 from potstill.training import Schedule
 
 __all__ = [
     "choose_length",
     "copy_tokenizer",
-    "dev_accuracy",
+    "dev_score",
     "encode_examples",
     "fine_tune",
     "save_model",
@@ -75,17 +76,17 @@ def task_encoder(job: Job, folder: Path, length: int) -> TextEncoder:
 def encode_examples(
     encoder: TextEncoder, examples: Examples, *, with_spans: bool = False
 ) -> tuple[Encodings, np.ndarray, np.ndarray]:
-    """Windows, with the label and the example id of each window's text."""
+    """Windows, with the gold answer and the example id of each window's text."""
     encodings = encoder.encode(examples.texts, examples.pairs, with_spans=with_spans)
     return encodings, examples.labels[encodings.example], examples.example_id[encodings.example]
 
 
-def dev_accuracy(model: PreTrainedModel, encodings: Encodings, labels: np.ndarray) -> Callable[[], float]:
-    """Accuracy of the model in training on the dev texts, for curves."""
+def dev_score(task: Task, model: PreTrainedModel, encodings: Encodings, gold: np.ndarray) -> Callable[[], float]:
+    """The task's primary metric of the model in training on the dev texts, for curves."""
 
     def score() -> float:
-        logits = Classification.merge(run_logits(model, encodings), encodings.example)
-        return float((logits.argmax(axis=1) == labels).mean())
+        logits = task.merge(run_logits(model, encodings), encodings.example)
+        return task.score(gold, task.predictions(logits))
 
     return score
 
@@ -106,12 +107,12 @@ def fine_tune(
     portion: float = 1.0,
     dropout: bool = True,
 ) -> dict[str, Any]:
-    """Train a classifier on labels (BERT §4, A.3); the model is changed in place. Returns facts for training.json.
+    """Train a model on gold answers (BERT §4, A.3); it is changed in place. Returns facts for training.json.
 
     `steps`, where given, takes the place of `epochs`; `portion` is as in `Budget.allot`; `dropout`: whether it
     is on.
     """
-    settings = job.settings
+    settings, task = job.settings, task_of(context)
     set_dropout(model, on=dropout)
     encodings, labels, ids = encode_examples(encoder, examples)
     batches = Batches(encodings, labels, ids, int(hyper["batch_size"]), settings.run.seed)
@@ -121,7 +122,7 @@ def fine_tune(
     trained = run_training(
         context,
         job.conditions,
-        FineTuning(model, batches),
+        FineTuning(model, batches, task.loss),
         stage=stage,
         phase="fine-tuning",
         planned=steps,
@@ -129,7 +130,7 @@ def fine_tune(
             n, hyper["learning_rate"], warmup=hyper["warmup"], average=hyper.get("average", 0.0)
         ),
         budget=budget,
-        evaluate=dev_accuracy(model, dev_encodings, dev.labels),
+        evaluate=dev_score(task, model, dev_encodings, dev.labels),
         weight_decay=hyper["weight_decay"],
         portion=portion,
     )

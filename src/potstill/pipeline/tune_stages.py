@@ -1,10 +1,11 @@
-"""The stages that fine-tune on labels: the teacher, the hard-label baseline, the small pre-trained baseline.
+"""The stages that fine-tune on gold answers: the teacher, the hard-label baseline, the small pre-trained baseline.
 
 Each function is a stage's work: it reads what earlier stages left and writes `model/` and `training.json`.
 """
 
 import dataclasses
 import shutil
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from potstill.models.loading import longest_input, read_config
 from potstill.models.teacher import load_classifier
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job, is_trained, teacher_name
-from potstill.pipeline.results import labels_of, length_of, model_of, split_of
+from potstill.pipeline.results import length_of, model_of, split_of, task_of
 from potstill.pipeline.run import Context
-from potstill.pipeline.teach import choose_length, dev_accuracy, fine_tune, save_model, task_encoder
+from potstill.pipeline.teach import choose_length, dev_score, fine_tune, save_model, task_encoder
 from potstill.storage import atomic_folder, read_json, write_json
 
 __all__ = ["hard_labels_stage", "small_baseline_stage", "teacher_stage"]
@@ -30,12 +31,12 @@ BERT_GRID = tuple(product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))
 
 
 def teacher_stage(context: Context, job: Job, budget: Budget, number: int = 1) -> None:
-    """Take a fine-tuned classifier as it is, or fine-tune an encoder; write its length and model.
+    """Take a fine-tuned model as it is, or fine-tune an encoder; write its length and model.
 
     Of several teachers `number` says which, from 1.
     """
     source, settings = job.teachers[number - 1], job.settings.teacher
-    labels, folder = labels_of(context), source.paths[0]
+    task, folder = task_of(context), source.paths[0]
     trained = is_trained(job, source)
     limit = longest_input(read_config(folder))
     if (job.settings.data.max_length or 0) > limit:
@@ -44,7 +45,9 @@ def teacher_stage(context: Context, job: Job, budget: Budget, number: int = 1) -
     length = choose_length(job, encoder, split_of(context, "train"), limit)
     write_json(context.folder / "task.json", {"max_length": length, "trained_here": not trained})
     if trained:
-        model = load_classifier(folder, labels, assume_order=settings.same_label_order)
+        model = load_classifier(
+            folder, task.labels, problem_type=task.problem_type, assume_order=settings.same_label_order
+        )
         facts: dict[str, Any] = {}
     else:
         model, facts = _fine_tuned(context, job, budget, folder, length, stage=teacher_name(number))
@@ -55,9 +58,10 @@ def teacher_stage(context: Context, job: Job, budget: Budget, number: int = 1) -
 def _fine_tuned(
     context: Context, job: Job, budget: Budget, folder: Path, length: int, *, stage: str
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """The encoder in `folder` as a classifier, by the teacher's settings; of a grid, the best on dev."""
-    labels, settings = labels_of(context), job.settings.teacher
+    """The encoder in `folder` with a head for the task, by the teacher's settings; of a grid, the best on dev."""
+    task, settings = task_of(context), job.settings.teacher
     train, dev, encoder = split_of(context, "train"), split_of(context, "dev"), task_encoder(job, folder, length)
+    load = partial(load_classifier, labels=task.labels, problem_type=task.problem_type)
     own = {"warmup": settings.warmup, "weight_decay": settings.weight_decay}
     grid = BERT_GRID if settings.grid else ((settings.batch_size, settings.learning_rate, settings.epochs),)
     best = context.scratch / "best"
@@ -66,7 +70,7 @@ def _fine_tuned(
         if (part.scratch / "done.json").is_file():
             continue
         part.scratch.mkdir(exist_ok=True)
-        model = load_classifier(folder, labels, new_head=True, seed=job.settings.run.seed)
+        model = load(folder, new_head=True, answers=task.scale(train.labels), seed=job.settings.run.seed)
         hyper = {**own, "batch_size": batch_size, "learning_rate": rate}
         facts = fine_tune(
             part,
@@ -82,7 +86,7 @@ def _fine_tuned(
             portion=1.0 / len(grid),
         )
         encodings = encoder.encode(dev.texts, dev.pairs)
-        score = dev_accuracy(model, encodings, dev.labels)()
+        score = dev_score(task, model, encodings, dev.labels)()
         if len(grid) > 1:
             context.report.note(f"batch {batch_size}, rate {rate:g}, {epochs} epochs: {score:.4f} on dev")
         if not best.is_dir() or score > read_json(best / "facts.json")["score"]:
@@ -92,7 +96,7 @@ def _fine_tuned(
         # The checkpoints go, the mark stays: a resumed grid goes on with the next cell.
         shutil.rmtree(part.scratch)
         write_json(part.scratch / "done.json", {"score": score})
-    return load_classifier(best / "model", labels), read_json(best / "facts.json")["facts"]
+    return load(best / "model"), read_json(best / "facts.json")["facts"]
 
 
 def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str, student: str) -> None:

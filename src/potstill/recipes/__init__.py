@@ -12,6 +12,8 @@ from potstill.recipes.recipe import (
     build_terms,
     by_heads,
     chosen_layers,
+    for_task,
+    in_units,
     layer_pairs,
     with_overrides,
 )
@@ -26,6 +28,8 @@ __all__ = [
     "build_terms",
     "by_heads",
     "chosen_layers",
+    "for_task",
+    "in_units",
     "layer_pairs",
     "with_overrides",
 ]

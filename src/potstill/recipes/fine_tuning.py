@@ -1,4 +1,4 @@
-"""Fine-tuning on labels, as a program: the teacher's, and that of students whose method ends with it."""
+"""Fine-tuning on gold answers, as a program: the teacher's, and that of students whose method ends with it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,21 +9,29 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from potstill.data.batching import Batches
+from potstill.data.examples import is_labelled
 from potstill.losses import hard_cross_entropy
 from potstill.models.forward import forward_inputs
 from potstill.models.precision import choose_attention
+from potstill.tasks import Loss
 from potstill.training.program import TermValue
 
 __all__ = ["FineTuning"]
 
 
 class FineTuning:
-    """Cross-entropy on labels: BERT's fine-tuning (Devlin et al., arXiv 1810.04805, section 4)."""
+    """BERT's fine-tuning (Devlin et al., arXiv 1810.04805, section 4).
 
-    def __init__(self, model: PreTrainedModel, batches: Batches) -> None:
+    Args:
+        model: Trained.
+        batches: Its windows and their gold answers.
+        loss: `Task.loss`: cross-entropy on labels, squared error on scores.
+    """
+
+    def __init__(self, model: PreTrainedModel, batches: Batches, loss: Loss = hard_cross_entropy) -> None:
         self.modules: dict[str, nn.Module] = {"model": model}
         self.weights = {"hard": 1.0}
-        self.model, self.data = model, batches
+        self.model, self.data, self.loss = model, batches, loss
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
         """As `Program.batches`."""
@@ -38,16 +46,14 @@ class FineTuning:
 
     def counts(self, rows: np.ndarray) -> dict[str, float]:
         """As `Program.counts`."""
-        return {"hard": float(np.count_nonzero(self.data.labels[rows] >= 0))}
+        return {"hard": float(np.count_nonzero(is_labelled(self.data.labels[rows])))}
 
     def step(self, rows: np.ndarray) -> dict[str, TermValue]:
         """As `Program.step`."""
         inputs = forward_inputs(self.model, self.data.encodings.batch(rows))
         choose_attention(self.model, inputs["input_ids"].shape[1], backward=True)
         logits = self.model(**inputs).logits
-        return {
-            "hard": TermValue(*hard_cross_entropy(logits, torch.from_numpy(self.data.labels[rows]).to(logits.device)))
-        }
+        return {"hard": TermValue(*self.loss(logits, torch.from_numpy(self.data.labels[rows]).to(logits.device)))}
 
     def describe(self, rows: np.ndarray) -> str:
         """As `Program.describe`."""
@@ -55,4 +61,4 @@ class FineTuning:
 
     def state(self) -> dict[str, Any]:
         """As `Program.state`."""
-        return {"program": "fine-tuning", "data": self.data.digest()}
+        return {"program": "fine-tuning", "data": self.data.digest(), "loss": self.loss.__name__}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from potstill import losses
+from potstill.data.examples import is_labelled
 from potstill.models.anatomy import attention_width
 from potstill.models.tap import LayerStates, Want, tap
 from potstill.recipes.terms import Term
@@ -53,7 +54,8 @@ class Outputs:
     Attributes:
         logits, target: (B, C), the student's and the teacher's; target is None where no term needs it. Of a masked LM
             (n, V), at the masked places.
-        labels: int64 (B,), −1 where there is none. Of a masked LM (n,), the right words.
+        labels: int64 (B,), −1 where there is none; or scores, float64 (B,), NaN where there is none. Of a
+            masked LM (n,), the right words.
         mask: (B, L); None where nothing is padded.
         projections: Of hidden states; empty means that they are compared as they are.
         states: The student's and the teacher's; None where no term needs them.
@@ -212,7 +214,7 @@ class Sizes:
             texts=count,
             tokens=float(lengths.sum()),
             heard=float(lengths.sum()),
-            labelled=float(np.count_nonzero(labels >= 0)),
+            labelled=float(np.count_nonzero(is_labelled(labels))),
             padded=longest * count,
             pairs=float((lengths.astype(float) ** 2).sum()),
             padded_pairs=longest**2 * count,
@@ -241,6 +243,7 @@ _COUNTS: Mapping[Callable[..., Any], Callable[[Sizes], float]] = {
     losses.soft_cross_entropy: lambda s: s.texts,
     losses.soft_cross_entropy_reference: lambda s: s.texts * s.classes,
     losses.hard_cross_entropy: lambda s: s.labelled,
+    losses.score_mse: lambda s: s.labelled,
     losses.word_cross_entropy: lambda s: s.masked,
     losses.word_kl: lambda s: s.masked,
 }

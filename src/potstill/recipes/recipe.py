@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from potstill.errors import ModelError, SettingsError
-from potstill.recipes.terms import Places, Term
-from potstill.training.program import LossTerm, Value
+from potstill.recipes.terms import HARD, Places, Term
+from potstill.tasks import Task
+from potstill.training.program import LossTerm, Ramp, Value
 
 __all__ = [
     "LayerChoice",
@@ -18,6 +19,8 @@ __all__ = [
     "build_terms",
     "by_heads",
     "chosen_layers",
+    "for_task",
+    "in_units",
     "layer_pairs",
     "with_overrides",
 ]
@@ -81,6 +84,9 @@ class Recipe:
         projection: Of hidden states, from the student's width to the teacher's: one with bias for all terms (the
             released TinyBERT), one for each term without, or none, where the widths must be equal.
         weight_decay, clip: The optimiser's.
+        gold_on: Kinds of task on which the terms on logits learn the gold answers, not the teacher's.
+        original_on: Kinds of task on which no text is augmented unless that is asked for: another word is another
+            score, and TinyBERT's authors left STS-B as it is.
     """
 
     name: str
@@ -92,6 +98,8 @@ class Recipe:
     layers: LayerChoice | None = None
     weight_decay: float = 0.01
     clip: float = 1.0
+    gold_on: tuple[str, ...] = ()
+    original_on: tuple[str, ...] = ("regression",)
 
     @property
     def teaches_the_task(self) -> bool:
@@ -199,6 +207,36 @@ def build_terms(
         )
         for term in terms
     )
+
+
+def for_task(recipe: Recipe, task: Task) -> Recipe:
+    """The recipe, which is written down for labels, for another kind of answer.
+
+    Terms on labels take the task's loss, those on logits its distillation loss; what the method's authors did otherwise
+    on such a task (`gold_on`, `original_on`) is done.
+    """
+
+    def change(term: Term) -> Term:
+        if term.reads == "labels":
+            return replace(term, fn=task.loss)
+        if term.reads == "logits" and task.kind in recipe.gold_on:
+            return replace(HARD, fn=task.loss, weight=term.weight)
+        return replace(term, fn=task.distillation_loss(term.fn)) if term.reads == "logits" else term
+
+    phases = tuple(replace(phase, terms=tuple(map(change, phase.terms))) for phase in recipe.phases)
+    return replace(recipe, phases=phases, copies=0 if task.kind in recipe.original_on else recipe.copies)
+
+
+def in_units(terms: Sequence[LossTerm], unit: float) -> tuple[LossTerm, ...]:
+    """The terms, those on answers weighed in squares of `unit`: the spread of the scores, 1 for labels."""
+
+    def per_square(weight: Value) -> Value:
+        if isinstance(weight, Ramp):
+            return Ramp(weight.start / unit**2, weight.end / unit**2)
+        return weight / unit**2
+
+    answers = ("labels", "logits")
+    return tuple(replace(term, weight=per_square(term.weight)) if term.reads in answers else term for term in terms)
 
 
 def with_overrides(

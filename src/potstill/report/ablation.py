@@ -37,7 +37,7 @@ class _Strip:
 
 def difference(value: float, metric: str) -> str:
     """A difference of scores with its sign: "−1.2", in percentage points, or "+0.012" of a correlation."""
-    scaled, digits = (value, 3) if metric in wording.CORRELATIONS else (100 * value, 1)
+    scaled, digits = (value, 3) if metric in wording.DECIMALS else (100 * value, 1)
     shown = f"{scaled:+.{digits}f}"
     return shown[1:] if float(shown) == 0 else shown.replace("-", "−")
 
@@ -56,7 +56,7 @@ def findings(made: Mapping[str, Any]) -> list[str]:
     """
     metric = made["task"]["primary_metric"]
     rows = [cell for cell in made["cells"] if cell["difference"]]
-    unit = "" if metric in wording.CORRELATIONS else ", in points"
+    unit = "" if metric in wording.DECIMALS else ", in points"
 
     def named(kept: Sequence[Mapping[str, Any]]) -> str:
         return "; ".join(f"{cell['name']} {interval(cell['difference'], metric)}" for cell in kept)

@@ -23,6 +23,7 @@ from potstill.report.wording import (
     metric_name,
     milliseconds,
     model_name,
+    number,
     score,
     score_range,
     setting,
@@ -43,7 +44,15 @@ _LICENCES = frozenset({
     "mpl-2.0", "odbl", "odc-by", "openrail", "osl-3.0", "pddl", "unknown", "unlicense", "wtfpl", "zlib",
 })
 # fmt: on
-_HUB_METRICS = {"accuracy": "accuracy", "f1": "f1", "macro_f1": "f1", "matthews": "matthews_correlation"}
+_HUB_METRICS = {
+    "accuracy": "accuracy",
+    "f1": "f1",
+    "macro_f1": "f1",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+    "rmse": "rmse",
+}
 _HUB_NAME = re.compile(
     r"^(hub:|https://huggingface\.co/)?([a-z0-9][\w.-]*/[\w.-]+|[a-z][\w.-]*)(@\S+)?/?$", re.A | re.I
 )
@@ -88,7 +97,7 @@ def _front_matter(report: Report, student: Student) -> dict[str, Any]:
     front |= {"library_name": "transformers", "pipeline_tag": "text-classification"}
     base = _base_model(report)
     front |= {"base_model": base} if base else {}
-    front["tags"] = ["distillation", "potstill", "text-classification"]
+    front["tags"] = ["distillation", "potstill", "regression" if report.scored else "text-classification"]
     front["metrics"] = list(dict.fromkeys(_HUB_METRICS.get(name, name) for name in metric_names(report)))
     results = [
         {"type": _HUB_METRICS.get(name, name), "name": metric_name(name), "value": one.value}
@@ -165,6 +174,7 @@ def _table(head: list[str], rows: list[list[str]], words: Sequence[int] = (0,)) 
 
 def _use(report: Report) -> Iterator[str]:
     texts = '"a first text", "a second text"' if report.task.pair else '"a text"'
+    answer = "logits.item()" if report.scored else "model.config.id2label[logits.argmax().item()]"
     yield "## Use"
     yield f"""\
 ```python
@@ -173,12 +183,19 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained(".")
 model = AutoModelForSequenceClassification.from_pretrained(".").eval()
 logits = model(**tokenizer({texts}, truncation=True, return_tensors="pt")).logits
-print(model.config.id2label[logits.argmax().item()])
+print({answer})
 ```"""
+    reads = "the rows of a file" if report.task.pair else "lines from standard input"
+    answers, holds = ("a score", "") if report.scored else ("label and probabilities", "the labels, ")
     yield (
-        "`potstill predict .` reads lines from standard input and answers with label and probabilities; "
-        "`potstill.json` holds the labels, the maximum length and what is done with longer texts."
+        f"`potstill predict .` reads {reads} and answers with {answers}; "
+        f"`potstill.json` holds {holds}the maximum length and what is done with longer texts."
     )
+    if report.scored:
+        spread = report.data.scores.get("train")
+        seen = f": in its training texts from {number(spread.low)} to {number(spread.high)}" if spread else ""
+        yield f"The one logit is the score{seen}; nothing keeps it between these."
+        return
     labels = report.task.labels
     shown = ", ".join(_code(label) for label in labels[:30]) + (f" and {len(labels) - 30} more" if labels[30:] else "")
     yield f"Labels ({len(labels)}): {shown}."
@@ -192,7 +209,8 @@ def _scores(report: Report, student: Student) -> Iterator[str]:
         more = enumerate(report.teachers.more, 2)
         rows += [_score_row(f"Teacher {number}", model, names, report) for number, model in more]
         rows.append(_score_row("Teachers together", report.teachers.together, names, report))
-    rows += [_score_row(_md(baseline_name(k)), b, names, report) for k, b in report.baselines.items()]
+    titles = {key: baseline_name(key, scored=report.scored) for key in report.baselines}
+    rows += [_score_row(_md(titles[key]), one, names, report) for key, one in report.baselines.items()]
     yield "## Scores"
     against = ", against the teacher's own answers" if report.against_teacher else ""
     yield f"On {report.judged_on} ({student.score.n:,} examples){against}, with 95 % bootstrap intervals."

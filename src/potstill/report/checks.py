@@ -3,6 +3,7 @@
 It recomputes nothing that would need the data.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from potstill.report.schema import Interval, Metrics, ModelFacts, Report, Score,
 __all__ = ["contradictions", "validate"]
 
 # Every metric that the report names lies in this range, so that a percentage in place of a fraction is seen.
-_RANGES = {"matthews": (-1.0, 1.0)}
+_RANGES = {"matthews": (-1.0, 1.0), "pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "rmse": (0.0, math.inf)}
 _TOLERANCE = 0.02  # relative; figures are rounded here and there
 
 
@@ -86,6 +87,10 @@ def _metrics(report: Report) -> Iterator[tuple[str, Metrics]]:
 
 def _task(report: Report) -> Iterator[str]:
     labels = report.task.labels
+    if report.scored and labels:
+        yield f"task.labels: {len(labels)} labels of a regression, whose answer is a score"
+    elif not report.scored and len(labels) < 2:
+        yield f"task.labels: two or more are expected, got {labels!r:.80}"
     if len(set(labels)) != len(labels):
         yield f"task.labels: a name stands twice in {labels!r:.80}"
     for split, counts in report.data.labels.items():
@@ -203,7 +208,9 @@ def _disagreements(report: Report) -> Iterator[str]:
     labels = set(report.task.labels)
     for index, row in enumerate(report.disagreements):
         for field in ("gold", "teacher", "student"):
-            if getattr(row, field) not in labels:
+            if report.scored and isinstance(getattr(row, field), str):
+                yield f"disagreements.{index}.{field}: {getattr(row, field)!r:.40} is no score"
+            elif not report.scored and getattr(row, field) not in labels:
                 yield f"disagreements.{index}.{field}: {getattr(row, field)!r:.40} is none of task.labels"
         if row.teacher == row.student:
             yield f"disagreements.{index}: teacher and student both say {row.teacher!r:.40}"

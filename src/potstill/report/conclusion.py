@@ -9,6 +9,7 @@ from typing import Any
 from potstill.report.checks import validate
 from potstill.report.schema import Baseline, Report, Student
 from potstill.report.wording import (
+    CONSTANTS,
     baseline_name,
     count,
     export_name,
@@ -151,7 +152,7 @@ def _baselines(report: Report, student: Student) -> Iterator[str]:
             found = f"reaches {value} against the student's {own}"
         else:
             found = f"reaches {value} ({ranges[0]}), its interval overlapping the student's {own} ({ranges[1]})"
-        yield f"{_subject(name, baseline)} {found}: {_advice(name, baseline, student, better)}."
+        yield f"{_subject(name, baseline, report.scored)} {found}: {_advice(name, baseline, student, better)}."
 
 
 def _as_good(report: Report, name: str, baseline: Baseline, student: Student) -> bool:
@@ -167,21 +168,23 @@ def _simpler(name: str, baseline: Baseline, student: Student) -> bool:
     return True
 
 
-def _subject(name: str, baseline: Baseline) -> str:
+def _subject(name: str, baseline: Baseline, scored: bool) -> str:
     if name == "hard_labels":
-        return "But the same student trained on the labels alone"
+        return f"But the same student trained on the {'scores' if scored else 'labels'} alone"
     if name == "small_pretrained":
         relation = f" ({count(baseline.parameters)} parameters)" if baseline.parameters else ""
         return f"But the small pre-trained model{relation}, just fine-tuned,"
     if name == "majority":
         return "But always giving the commonest label"
+    if name == "mean":
+        return "But always giving the mean score"
     return f"But {baseline_name(name)}"
 
 
 def _advice(name: str, baseline: Baseline, student: Student, better: bool) -> str:
     if name == "hard_labels":
         return "distilling gained nothing" if better else "what distilling gained is within the uncertainty"
-    if name == "majority":
+    if name in CONSTANTS:
         return "the student is of no use" if better else "the student may have learnt next to nothing"
     if name == "small_pretrained" and not _simpler(name, baseline, student):
         return "where its size is no matter, it is the better choice"

@@ -87,6 +87,7 @@ def environment() -> jinja2.Environment:
     environment.filters |= {"metric": wording.metric_name, "unbroken": lambda text: str(text).replace(" ", "\u00a0")}
     environment.globals |= {
         "export_name": wording.export_name,
+        "number": _unbroken(wording.number),
         "score_range": _unbroken(wording.score_range),
         "share_range": _unbroken(wording.share_range),
         "shortened": wording.shortened,
@@ -119,7 +120,8 @@ def _heat(number: int, total: int) -> int:
 
 def _models(report: Report) -> dict[str, Any]:
     rows = tables.candidates(report)
-    shown = [row for row in rows if row.title != wording.baseline_name("majority")]
+    constants = [wording.baseline_name(name) for name in wording.CONSTANTS]
+    shown = [row for row in rows if row.title not in constants]
     return {
         "candidates": rows,
         "metric_names": tables.metric_names(report),
@@ -163,7 +165,7 @@ def _training(report: Report) -> dict[str, Any]:
             charts.append(("loss", terms, figures.line_chart(terms, title=title, x_label="step", from_zero=True)))
         if dev:
             metric = wording.metric_name(report.task.primary_metric)
-            percent = report.task.primary_metric not in wording.CORRELATIONS
+            percent = report.task.primary_metric not in wording.DECIMALS
             chart = figures.line_chart(
                 dev,
                 title=f"Dev {metric} in stage {name}",

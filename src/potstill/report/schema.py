@@ -23,6 +23,7 @@ __all__ = [
     "Report",
     "Score",
     "ScoresFacts",
+    "Spread",
     "Student",
     "Teacher",
 ]
@@ -68,10 +69,13 @@ Metrics = dict[str, Score]
 
 
 class TaskFacts(_Part):
-    """What is predicted: the label names, in the order of the logits, and the metric that decides."""
+    """What is predicted: the label names, in the order of the logits, and the metric that decides.
+
+    Where the answer is a score (`regression`), there are no labels.
+    """
 
     kind: str
-    labels: Annotated[list[str], Field(min_length=2)]
+    labels: list[str]
     primary_metric: str
     pair: bool
 
@@ -116,6 +120,14 @@ class Vocabulary(_Part):
     longer: Positive
 
 
+class Spread(_Part):
+    """The lowest, the mean and the highest gold score of a split."""
+
+    low: float
+    mean: float
+    high: float
+
+
 class Data(_Part):
     """Numbers of examples; None for `test` means that there is no test split."""
 
@@ -129,6 +141,7 @@ class Data(_Part):
     set_aside: Annotated[list[SetAside], Field(max_length=50)] = []
     set_aside_total: Count = 0
     labels: dict[str, dict[str, Count]] = {}
+    scores: dict[str, Spread] = {}
     truncated: dict[str, Count] = {}
     windowed: dict[str, Count] = {}
 
@@ -278,15 +291,18 @@ class CurvePoint(_Part):
 
 
 class Disagreement(_Part):
-    """A text that teacher and student answer differently; each `_p` is the probability of the model's own answer."""
+    """A text that teacher and student answer differently, with labels or with scores.
+
+    Each `_p` is the probability of the model's own answer; None for scores.
+    """
 
     text: str
     pair: str | None = None
-    gold: str
-    teacher: str
-    student: str
-    teacher_p: Probability
-    student_p: Probability
+    gold: str | float
+    teacher: str | float
+    student: str | float
+    teacher_p: Probability | None = None
+    student_p: Probability | None = None
 
 
 class Errors(_Part):
@@ -364,6 +380,11 @@ class Report(_Part):
     environment: dict[str, JsonValue] = {}
     command: str | None = None
     settings: dict[str, JsonValue] = {}
+
+    @property
+    def scored(self) -> bool:
+        """Whether the answer is a score, and not one label of several."""
+        return self.task.kind == "regression"
 
     @field_validator("created")
     @classmethod

@@ -16,6 +16,7 @@ from potstill.report.schema import (
     Percentiles,
     Report,
     Score,
+    Spread,
     Student,
     Teacher,
 )
@@ -71,7 +72,7 @@ def candidates(report: Report) -> list[Candidate]:
         rows.append(
             Candidate(
                 "other",
-                baseline_name(name),
+                baseline_name(name, scored=report.scored),
                 _note(baseline),
                 baseline.shape,
                 baseline.parameters,
@@ -229,9 +230,12 @@ def recalls(report: Report, limit: int = 15) -> list[Recall]:
 
 
 def cases(report: Report) -> list[tuple[str, Disagreement]]:
-    """The disagreements, each with who is right: teacher, student or neither."""
+    """The disagreements, each with who is right, or of two scores the nearer: teacher, student or neither."""
 
     def right(row: Disagreement) -> str:
+        if not (isinstance(row.gold, str) or isinstance(row.teacher, str) or isinstance(row.student, str)):
+            gap = abs(row.teacher - row.gold) - abs(row.student - row.gold)
+            return "teacher" if gap < 0 else "student" if gap > 0 else "neither"
         return "teacher" if row.teacher == row.gold else "student" if row.student == row.gold else "neither"
 
     return [(right(row), row) for row in report.disagreements]
@@ -239,11 +243,12 @@ def cases(report: Report) -> list[tuple[str, Disagreement]]:
 
 @dataclass(frozen=True)
 class SplitRow:
-    """A split: its examples, labels, and texts longer than the model reads. None: not counted."""
+    """A split: its examples, gold answers, and texts longer than the model reads. None: not counted, or no scores."""
 
     name: str
     examples: int
     labels: Mapping[str, int]
+    scores: Spread | None
     truncated: int | None
     windowed: int | None
 
@@ -254,7 +259,14 @@ def splits(report: Report) -> list[SplitRow]:
     numbers = {"train": data.train, "dev": data.dev, "test": data.test}
     numbers |= {"unlabelled": data.unlabelled or None, "augmented": data.augmented or None}
     return [
-        SplitRow(name, number, data.labels.get(name, {}), data.truncated.get(name), data.windowed.get(name))
+        SplitRow(
+            name,
+            number,
+            data.labels.get(name, {}),
+            data.scores.get(name),
+            data.truncated.get(name),
+            data.windowed.get(name),
+        )
         for name, number in numbers.items()
         if number is not None
     ]

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 __all__ = [
+    "CONSTANTS",
     "CORRELATIONS",
+    "DECIMALS",
     "baseline_name",
     "clean",
     "clean_text",
@@ -19,6 +21,7 @@ __all__ = [
     "metric_name",
     "milliseconds",
     "model_name",
+    "number",
     "score",
     "score_range",
     "setting",
@@ -29,16 +32,33 @@ __all__ = [
     "times",
 ]
 
-_METRICS = {"accuracy": "accuracy", "macro_f1": "macro F1", "f1": "F1", "matthews": "Matthews correlation"}
+_METRICS = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro F1",
+    "f1": "F1",
+    "matthews": "Matthews correlation",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "rmse": "RMSE",
+}
 CORRELATIONS = frozenset({"matthews", "pearson", "spearman"})
-"""Metrics that are no share of anything: from -1 to 1, shown as decimals."""
+"""Metrics from -1 to 1."""
+
+DECIMALS = CORRELATIONS | {"rmse"}
+"""Metrics that are no share of anything, shown as decimals."""
 
 _BASELINES = {
     "hard_labels": "Same student, labels only",
     "tfidf_logistic": "TF-IDF + logistic regression",
+    "tfidf_ridge": "TF-IDF + ridge regression",
     "small_pretrained": "Small pre-trained model",
     "majority": "Commonest label",
+    "mean": "Mean score",
 }
+_OF_SCORES = {"hard_labels": "Same student, scores only"}
+CONSTANTS = ("majority", "mean")
+"""Baselines that answer every text alike."""
+
 _FORMATS = {"torch": "PyTorch", "onnx": "ONNX", "openvino": "OpenVINO"}
 _SECRET_PATHS = re.compile(r"^(~|\.{0,2}/|[A-Za-z]:[\\/])")
 
@@ -48,8 +68,10 @@ def metric_name(name: str) -> str:
     return _METRICS.get(name, name.replace("_", " "))
 
 
-def baseline_name(name: str) -> str:
-    """A baseline's title: "TF-IDF + logistic regression" for "tfidf_logistic"."""
+def baseline_name(name: str, *, scored: bool = False) -> str:
+    """A baseline's title: "TF-IDF + logistic regression" for "tfidf_logistic"; `scored` where answers are scores."""
+    if scored and name in _OF_SCORES:
+        return _OF_SCORES[name]
     return _BASELINES.get(name, name.replace("_", " ").capitalize())
 
 
@@ -69,15 +91,23 @@ def share_range(low: float, high: float) -> str:
 
 
 def score(value: float, metric: str) -> str:
-    """A metric's value: a percentage, or three decimals for a correlation."""
-    return f"{value:.3f}" if metric in CORRELATIONS else share(value)
+    """A metric's value: a percentage, or three decimals for what is no share."""
+    return f"{value:.3f}" if metric in DECIMALS else share(value)
 
 
 def score_range(low: float, high: float, metric: str) -> str:
     """The interval of a metric's value, in the same unit as `score`."""
-    if metric not in CORRELATIONS:
+    if metric not in DECIMALS:
         return share_range(low, high)
     return f"{low:.3f} to {high:.3f}" if low < 0 else f"{low:.3f}–{high:.3f}"
+
+
+def number(value: float) -> str:
+    """A score to three figures, or to the unit: 3.8 → "3.80", 41236.4 → "41,236"."""
+    size = abs(value)
+    return (
+        f"{value:,.0f}" if size >= 1000 else f"{value:.3g}" if 0 < size < 0.1 else f"{value:.{2 if size < 100 else 1}f}"
+    )
 
 
 def times(ratio: float) -> str:

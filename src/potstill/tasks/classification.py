@@ -1,21 +1,46 @@
-"""Classification of one text or a pair: how scores of windows become a text's answer, and what is measured.
+"""Classification of one text or a pair: one label of several."""
 
-numpy alone, so that an engine without torch can use it. The head is `transformers`' own (`potstill.models.teacher`),
-the losses are declared in recipes.
-"""
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from potstill.metrics import Metric, bootstrap_metrics
+from potstill.metrics import (
+    Metric,
+    Resampled,
+    bootstrap_metrics,
+    classification_metrics,
+    confusion_matrix,
+    disagreement,
+    majority,
+    majority_share,
+    resampled_classification,
+)
+from potstill.models.heads import ProblemType
+from potstill.tasks.task import Disagreements, Floor, Loss
+from potstill.tasks.windows import mean_of_windows
 
-__all__ = ["Classification"]
+__all__ = ["Classification", "probabilities"]
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Softmax over the last axis, exp(x - max) / Σ exp(x - max), computed in float64.
+
+    Args:
+        logits: Raw scores, float (..., n_labels).
+
+    Returns:
+        float64 (..., n_labels), each row summing to 1.
+    """
+    exact = np.asarray(logits, np.float64)
+    powers = np.exp(exact - exact.max(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
 @dataclass(frozen=True)
 class Classification:
-    """One label a text.
+    """One label a text; a `Task`.
 
     Attributes:
         labels: Label names; a label's index is its place here, in data, teacher and student alike.
@@ -26,32 +51,101 @@ class Classification:
     pair: bool = False
     kind: str = "classification"
     primary_metric: str = "accuracy"
+    problem_type: ProblemType = "single_label_classification"
+    constant_name: str = "majority"
+    gold_name: str = "labels"
+
+    merge = staticmethod(mean_of_windows)
+
+    @property
+    def outputs(self) -> int:
+        """One logit a label."""
+        return len(self.labels)
+
+    @property
+    def loss(self) -> Loss:
+        """Cross-entropy."""
+        from potstill.losses import hard_cross_entropy
+
+        return hard_cross_entropy
 
     @staticmethod
-    def merge(logits: np.ndarray, example: np.ndarray) -> np.ndarray:
-        """Scores of a text = the mean over its windows.
-
-        Args:
-            logits: float32 (m, C), one row a window.
-            example: int64 (m,), ascending, the text of each window, as in `Encodings`.
-
-        Returns:
-            float32 (n, C).
-        """
-        count = int(example[-1]) + 1 if len(example) else 0
-        sums = np.zeros((count, logits.shape[1]), dtype=np.float64)
-        np.add.at(sums, example, logits)
-        return (sums / np.bincount(example, minlength=count)[:, None]).astype(np.float32)
+    def distillation_loss(published: Loss) -> Loss:
+        """Methods are published for labels: as they are."""
+        return published
 
     @staticmethod
-    def decode(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Predicted label (int64 (n,)) and probabilities (float64 (n, C), softmax) of texts."""
-        wide = logits.astype(np.float64)
-        shifted = np.exp(wide - wide.max(axis=1, keepdims=True))
-        return logits.argmax(axis=1), shifted / shifted.sum(axis=1, keepdims=True)
+    def scale(gold: np.ndarray) -> tuple[float, float]:
+        """(0, 1)."""
+        return 0.0, 1.0
+
+    @staticmethod
+    def predictions(logits: np.ndarray) -> np.ndarray:
+        """The label of the largest logit, int64 (n,)."""
+        return np.asarray(logits.argmax(axis=1))
+
+    @staticmethod
+    def together(logits: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """The label of the largest mean probability, int64 (n,)."""
+        return np.asarray(np.einsum("k,knc->nc", shares, probabilities(logits)).argmax(axis=1))
+
+    def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
+        """`label`, and `probabilities` by label."""
+        chosen, shares = self.predictions(logits), probabilities(logits)
+        return [
+            {"label": self.labels[place], "probabilities": dict(zip(self.labels, map(float, row), strict=True))}
+            for place, row in zip(chosen, shares, strict=True)
+        ]
+
+    def score(self, gold: np.ndarray, predictions: np.ndarray) -> float:
+        """Accuracy."""
+        return classification_metrics(gold, predictions, len(self.labels))[self.primary_metric]
+
+    def resampled(
+        self, gold: np.ndarray, predictions: Sequence[np.ndarray], *, resamples: int = 1000, seed: int = 0
+    ) -> Resampled:
+        """As `Task.resampled`."""
+        return resampled_classification(gold, predictions, len(self.labels), resamples=resamples, seed=seed)
 
     def metrics(
-        self, labels: np.ndarray, predictions: np.ndarray, *, resamples: int = 1000, seed: int = 0
+        self, gold: np.ndarray, predictions: np.ndarray, *, resamples: int = 1000, seed: int = 0
     ) -> dict[str, Metric]:
         """Accuracy, macro and binary F1, Matthews, each with its 95 % bootstrap interval."""
-        return bootstrap_metrics(labels, predictions, len(self.labels), resamples=resamples, seed=seed)
+        return bootstrap_metrics(gold, predictions, len(self.labels), resamples=resamples, seed=seed)
+
+    def confusion(self, gold: np.ndarray, predictions: np.ndarray) -> list[list[int]]:
+        """Rows gold, columns predicted."""
+        found: list[list[int]] = confusion_matrix(gold, predictions, len(self.labels)).tolist()
+        return found
+
+    @staticmethod
+    def constant(gold: np.ndarray) -> int:
+        """The commonest label."""
+        return majority(gold)
+
+    @staticmethod
+    def floor(gold: np.ndarray) -> Floor:
+        """The share of the commonest label."""
+        return majority_share(gold), "the majority class"
+
+    @staticmethod
+    def doubts(metrics: Mapping[str, Metric], gold: np.ndarray) -> None:
+        """None."""
+        return
+
+    def disagreements(self, gold: np.ndarray, teacher: np.ndarray, student: np.ndarray, limit: int) -> Disagreements:
+        """Other labels, the most different probabilities first."""
+        theirs, own = (probabilities(logits) for logits in (teacher, student))
+        found = disagreement(gold, theirs, own)
+        rows = [
+            {
+                "row": int(row),
+                "gold": self.labels[gold[row]],
+                "teacher": self.labels[int(theirs[row].argmax())],
+                "student": self.labels[int(own[row].argmax())],
+                "teacher_p": float(theirs[row].max()),
+                "student_p": float(own[row].max()),
+            }
+            for row in found.differing[:limit]
+        ]
+        return rows, found.counts()
