@@ -268,8 +268,8 @@ class _Position:
         self._times.append(time.monotonic() - self._started)
         left = self._left()
         self.note(
-            f"{self._prefix}{metric_name(self._metric)} {score(trial.dev, self._metric)} on dev after {trial.steps:,} steps"
-            + ("" if not left else f"; all cells: about {left / 60:.0f} min left")
+            f"{self._prefix}{metric_name(self._metric)} {score(trial.dev, self._metric)} on dev "
+            f"after {trial.steps:,} steps" + ("" if not left else f"; all cells: about {left / 60:.0f} min left")
         )
 
     def _left(self) -> float | None:

@@ -187,7 +187,7 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     if job.scores is not None:
         report["teacher"], answers = scores_block(job.scores, done["data"], scores)
         logits |= {f"teacher/{split}": array for split, array in answers.items()}
-        predicted = {**predicted, "teacher": _predictions(logits, "teacher")} if answers else predicted
+        predicted = {**predicted, "teacher": _predictions(scores.task, logits, "teacher")} if answers else predicted
     for role in ("teacher", "student") if job.scores is None else ("student",):
         folder = done[role] / "model"
         report[role] = {**_model_block(folder), **_origin(job, role), **scores.block(predicted[role])}

@@ -213,7 +213,8 @@ def _run_phase(
     portion: float,
 ) -> dict[str, Any]:
     settings, task = job.settings, task_of(context)
-    layers = [Shape.of(model.config).layers for model in (student, teacher or student)]
+    configs = [model.config for model in (student, teacher or student)]
+    layers = [Shape.of(config).layers for config in configs]
     terms = build_terms(
         phase,
         student=layers[0],
@@ -221,7 +222,7 @@ def _run_phase(
         mapping=settings.distill.mapping,
         temperature=job.temperature,
         layers=job.layers if stage == "student" else None,
-        equal_heads=student.config.num_attention_heads == teacher.config.num_attention_heads,
+        equal_heads=configs[0].num_attention_heads == configs[1].num_attention_heads,
     )
     terms = in_units(terms, task.scale(split_of(context, "train").labels)[1])
     texts = _training_texts(context, augmented=phase.augmented)
