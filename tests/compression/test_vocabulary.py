@@ -27,7 +27,7 @@ def test_a_classifier_gives_the_same_logits(kind):
     assert small.config.vocab_size == len(KEPT)
     assert small.config.pad_token_id == model.config.pad_token_id
     saved = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in small.parameters())
-    assert saved == (VOCABULARY - len(KEPT)) * model.config.hidden_size
+    assert saved == (VOCABULARY - len(KEPT)) * model.get_input_embeddings().embedding_dim
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 
 from potstill.data.examples import Examples
 from potstill.errors import DataError
-from potstill.evaluation import majority, tfidf_logistic
+from potstill.evaluation import majority, tfidf_logistic, tfidf_ridge
 
 GOOD, BAD = ["fine", "superb", "warm", "clever"], ["dull", "awful", "cold", "stale"]
 FILLER = ["the", "film", "plot", "a", "story", "cast", "of", "it"]
@@ -107,3 +107,21 @@ def test_majority_is_the_most_frequent_class_and_the_lowest_of_equals():
     for labels in ([], [0, -1, 0]):
         with pytest.raises(DataError, match="labelled examples"):
             majority(np.array(labels, np.int64))
+
+
+def test_scores_by_ridge_regression_equal_scikit_learns():
+    train, dev, test = (
+        Examples(part.example_id, part.texts, None, part.labels + np.random.default_rng(n).normal(0, 0.3, len(part)))
+        for n, part in enumerate((reviews(200, 3), reviews(100, 4), reviews(60, 5)))
+    )
+    result = tfidf_ridge(train, dev, [test], grid=(0.5,))
+    pattern = r"(?u)\b\w+\b|[^\w\s]"
+    pipeline = make_pipeline(
+        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=pattern), Ridge(alpha=2.0)
+    ).fit(train.texts, train.labels)
+    np.testing.assert_allclose(result["predictions"][0], pipeline.predict(test.texts), atol=1e-3)
+    assert result["dev_scores"] == {
+        0.5: pytest.approx(np.corrcoef(dev.labels, pipeline.predict(dev.texts))[0, 1], abs=1e-4)
+    }
+    assert "ridge regression, α = 2 chosen on dev" in result["description"]
+    assert tfidf_ridge(train, dev, [dev])["dev_scores"].keys() == {0.1, 0.3, 1.0, 3.0, 10.0}

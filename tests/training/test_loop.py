@@ -303,7 +303,7 @@ def test_nothing_to_train_on_is_refused_and_does_not_hang():
 def test_a_batch_without_a_label_moves_nothing_but_decay():
     program = distilling(dropout=0.0)
     program.data.labels[:] = -1
-    program.terms = tuple(term for term in program.terms if term.name == "hard")
+    program.declared = tuple(term for term in program.declared if term.name == "hard")
     before = weights_of(program)
     train(program, AdamW(program.modules, weight_decay=0.0), Schedule(2, 0.1), seed=(0,))
     assert all(torch.equal(weight, before[name]) for name, weight in weights_of(program).items())

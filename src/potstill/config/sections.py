@@ -366,11 +366,13 @@ class Settings(Section):
             for key, is_set in (
                 ("distill.temperature", self.distill.temperature is not None),
                 ("teacher.same_label_order", self.teacher.same_label_order),
+                ("teacher.scores", self.teacher.scores is not None),
+                ("augment.method conditional-masked-lm", "conditional-masked-lm" in self.augment.method),
             ):
                 if is_set:
                     raise SettingsError(
                         f'{key} with data.task = "regression"',
-                        expected="scores, which have none",
+                        expected="what a single score has",
                         fix=f"leave {key} out",
                     )
         return self

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from potstill.data.counter import seed_key
-from potstill.data.examples import UNLABELLED, Examples
+from potstill.data.examples import Examples, without_labels
 from potstill.errors import SettingsError
 
 __all__ = ["COPY_BITS", "KEEPS_LABEL", "NUMBERS", "NewTexts", "check_copies", "check_ids", "combined", "draw_key"]
@@ -80,10 +80,10 @@ def combined(examples: Examples, made: Sequence[NewTexts]) -> Examples:
         examples.texts if pairs is None else list(zip(examples.texts, pairs, strict=True))
     )
     seen = set(rows)
-    kept: list[list[tuple[int, str | tuple[str, str], int]]] = [[] for _ in rows]
+    kept: list[list[tuple[int, str | tuple[str, str], float]]] = [[] for _ in rows]
     # In the order of ids, so that which of two equal new texts stays does not depend on the order of the examples.
     order = np.argsort(examples.example_id, kind="stable").tolist()
-    labels = examples.labels.tolist()
+    labels, absent = examples.labels.tolist(), without_labels(examples.labels, 1)[0].item()
     for part in sorted(made, key=lambda part: NUMBERS[part.method]):
         base = _NEW_ID + (NUMBERS[part.method] << _ID_BITS + 1 + COPY_BITS)
         keeps = part.method in KEEPS_LABEL
@@ -92,7 +92,7 @@ def combined(examples: Examples, made: Sequence[NewTexts]) -> Examples:
             for place, new in part.rows[row]:
                 if new not in seen:
                     seen.add(new)
-                    kept[row].append((first + place, new, labels[row] if keeps else UNLABELLED))
+                    kept[row].append((first + place, new, labels[row] if keeps else absent))
     whole = [
         entry
         for identifier, row, label, new_ones in zip(examples.example_id.tolist(), rows, labels, kept, strict=True)
@@ -103,5 +103,5 @@ def combined(examples: Examples, made: Sequence[NewTexts]) -> Examples:
         np.array([identifier for identifier, _, _ in whole], dtype=np.int64),
         [text if isinstance(text, str) else text[0] for text in texts],
         None if pairs is None else [text[1] for text in texts],
-        np.array([label for _, _, label in whole], dtype=np.int64),
+        np.array([label for _, _, label in whole], dtype=examples.labels.dtype),
     )

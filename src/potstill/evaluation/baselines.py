@@ -18,7 +18,7 @@ __all__ = ["C_GRID", "RIDGE_GRID", "TFIDF", "TfidfResult", "tfidf_logistic", "tf
 C_GRID = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Inverse regularisation strengths that are tried."""
 
-RIDGE_GRID = (0.03, 0.1, 0.3, 1.0, 3.0)
+RIDGE_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 """The same for ridge regression: 1/α."""
 
 _MOST_TERMS = 300_000
@@ -124,7 +124,7 @@ def tfidf_ridge(
         grid,
         report,
     )
-    result["description"] += f", ridge regression, α = {1 / result['c']:g} chosen on dev"
+    result["description"] += f", ridge regression, α = {1 / result['c']:.3g} chosen on dev"
     return result
 
 

@@ -65,6 +65,7 @@ class _Scores:
 
     def __init__(self, job: Job, done: Mapping[str, Path]) -> None:
         self.task = task_in(done["data"])
+        self.labels = self.task.labels
         splits = {name: read_split(done["data"], name) for name in ("dev", "test")}
         self.splits: dict[str, Examples] = {name: split for name, split in splits.items() if split is not None}
         self.judged = "test" if "test" in self.splits else "dev"
@@ -78,7 +79,7 @@ class _Scores:
         return self.measured(self.splits[split].labels, predictions)
 
     def measured(self, gold: np.ndarray, predictions: np.ndarray) -> dict[str, Any]:
-        """Each metric of predictions against gold, as the report holds it."""
+        """Each metric of predictions against gold answers, as the report holds it."""
         found = self.task.metrics(gold, predictions, resamples=self.resamples, seed=self.seed)
         return {name: metric.as_dict() for name, metric in found.items()}
 

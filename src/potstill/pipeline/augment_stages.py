@@ -15,7 +15,7 @@ from potstill.data.augment import ByPieces, Proposer, Replacing, replaced, repla
 from potstill.data.batching import Batches
 from potstill.data.candidates import StoredCandidates, write_candidates
 from potstill.data.encoding import TextEncoder
-from potstill.data.examples import Examples
+from potstill.data.examples import Examples, is_labelled
 from potstill.data.masking import MaskRule, MaskVocabulary
 from potstill.data.neighbours import StaticNeighbours
 from potstill.data.new_texts import KEEPS_LABEL, NewTexts, combined
@@ -113,7 +113,7 @@ def augment_stage(context: Context, job: Job) -> None:
         "methods": list(chosen.methods),
         "copies": chosen.copies,
         "made": len(whole) - len(train),
-        "labelled": int(np.count_nonzero(whole.labels >= 0)) - len(train) if labelled else 0,
+        "labelled": int(np.count_nonzero(is_labelled(whole.labels))) - len(train) if labelled else 0,
     }
     write_json(context.folder / "facts.json", facts)
     named = ", ".join(chosen.methods) or "none"

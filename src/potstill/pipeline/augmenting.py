@@ -114,12 +114,6 @@ def _check(settings: Settings, chosen: Augmenting) -> None:
                 fix="train one with potstill pretrain --objective masked and give its model/ as augment.model, or "
                 "choose another augment.method",
             )
-    if chosen.conditional and settings.data.task != "classification":
-        raise SettingsError(
-            f"augment.method names conditional-masked-lm, and data.task is {settings.data.task}",
-            expected="a task of labels",
-            fix="name masked-lm",
-        )
     if chosen.conditional and is_pair:
         raise SettingsError(
             "augment.method names conditional-masked-lm, and the task is on pairs",

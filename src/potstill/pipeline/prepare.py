@@ -47,7 +47,8 @@ def write_splits(context: Context, job: Job, splits: Splits, **more: Any) -> Non
             examples.write(context.folder / f"{name}.arrow")
     facts = {**splits.facts, "sources": source_rows(job)}
     task = {"task": job.settings.data.task, "labels": list(splits.labels), "pair": job.columns.pair is not None}
-    write_json(context.folder / "facts.json", {**task, "facts": facts, "notes": splits.notes, **more})
+    made = {**task, "facts": facts, "notes": splits.notes, **more}
+    write_json(context.folder / "facts.json", made)
 
 
 def _gold_rule(settings: DataSettings) -> GoldRule:

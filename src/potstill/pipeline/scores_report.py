@@ -8,12 +8,12 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from potstill.data.examples import Examples
+from potstill.metrics import confusion_matrix
 from potstill.pipeline.findings import ScoresFile
 from potstill.pipeline.inputs import model_facts
 from potstill.pipeline.job import Job
 from potstill.pipeline.results import read_split
 from potstill.report.wording import model_name
-from potstill.tasks import Task
 
 __all__ = ["scores_block", "start_in_words"]
 
@@ -21,7 +21,7 @@ __all__ = ["scores_block", "start_in_words"]
 class Measures(Protocol):
     """Scores of predictions, as the assembling of a report has them."""
 
-    task: Task
+    labels: tuple[str, ...]
     splits: dict[str, Examples]
     judged: str
 
@@ -95,5 +95,5 @@ def _judged(
         block |= {"score": found[split]["accuracy"], "metrics": found[split]}
     if split in complete:
         answers, labels = complete[split].argmax(axis=1), measures.splits[split].labels
-        block["confusion"] = measures.task.confusion(labels, answers)
+        block["confusion"] = confusion_matrix(labels, answers, len(measures.labels)).tolist()
     return block

@@ -14,7 +14,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from potstill.data.encoding import TextEncoder
-from potstill.data.examples import UNLABELLED, Examples
+from potstill.data.examples import Examples, is_labelled
 from potstill.models.loading import longest_input, read_config
 from potstill.models.teacher import load_classifier
 from potstill.pipeline.budget import Budget
@@ -107,7 +107,7 @@ def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str,
     model = model_of(context, context.done[start])
     encoder = task_encoder(job, context.done[start] / "model", length_of(context, start))
     examples, dev = Examples.read(context.done["augment"] / "train.arrow"), split_of(context, "dev")
-    examples = examples.select(np.flatnonzero(examples.labels != UNLABELLED))
+    examples = examples.select(np.flatnonzero(is_labelled(examples.labels)))
     steps = sum(facts["steps"] for facts in taught.values())
     hyper = {
         "batch_size": last["batch_size"],

@@ -36,7 +36,6 @@ def adapted(settings: Settings) -> Settings:
             f"teacher.scores = {named} is the folder of a model", expected="a file", fix="give it as --teacher"
         )
     refused = [
-        ("data.task", settings.data.task != "classification", "scores are of labels"),
         ("general.texts", settings.general.texts, "there is nobody to read plain text with"),
         ("student.assistants", settings.student.assistants != "none", "they are shrunk from a teacher"),
         ("augment.method", augment.method not in ("auto", "none"), "new texts would have no scores"),

@@ -223,7 +223,13 @@ def for_task(recipe: Recipe, task: Task) -> Recipe:
             return replace(HARD, fn=task.loss, weight=term.weight)
         return replace(term, fn=task.distillation_loss(term.fn)) if term.reads == "logits" else term
 
-    phases = tuple(replace(phase, terms=tuple(map(change, phase.terms))) for phase in recipe.phases)
+    def changed(phase: Phase) -> Phase:
+        gold = task.kind in recipe.gold_on and any(term.reads == "logits" for term in phase.terms)
+        # A term on labels that waits for a weight would stand there twice.
+        kept = [term for term in phase.terms if not (gold and term.reads == "labels")]
+        return replace(phase, terms=tuple(map(change, kept)))
+
+    phases = tuple(map(changed, recipe.phases))
     return replace(recipe, phases=phases, copies=0 if task.kind in recipe.original_on else recipe.copies)
 
 

@@ -103,10 +103,14 @@ def score_range(low: float, high: float, metric: str) -> str:
 
 
 def number(value: float) -> str:
-    """A score to three figures, or to the unit: 3.8 → "3.80", 41236.4 → "41,236"."""
+    """A score with two decimals, large ones with fewer and small ones with more: 3.8 → "3.80", 41236.4 → "41,236"."""
     size = abs(value)
     return (
-        f"{value:,.0f}" if size >= 1000 else f"{value:.3g}" if 0 < size < 0.1 else f"{value:.{2 if size < 100 else 1}f}"
+        f"{value:,.0f}"
+        if size >= 1000
+        else f"{value:.3g}"
+        if 0 < size < 0.01
+        else f"{value:.{2 if size < 100 else 1}f}"
     )
 
 
