@@ -35,10 +35,12 @@ def prune_vocabulary(model: PreTrainedModel, kept: np.ndarray) -> PreTrainedMode
     table = _name_of(model, model.get_input_embeddings())
     heads = tuple(f"{name}." for name in masked_lm_head(model.config))
     rows = torch.from_numpy(kept)
-    state = {
-        name: tensor[rows] if _has_a_row_a_word(name, tensor, size, table, heads) else tensor
-        for name, tensor in model.state_dict().items()
-    }
+    state = {}
+    for name, tensor in model.state_dict().items():
+        state[name] = tensor
+        if name == table or name.startswith(heads):
+            by_word = [place for place, length in enumerate(tensor.shape) if length == size][:1]
+            state[name] = tensor.index_select(by_word[0], rows) if by_word else tensor  # MobileBERT's has columns
     made.load_state_dict(state)
     made.tie_weights()
     made.eval()
@@ -62,7 +64,3 @@ def _config(config: PretrainedConfig, kept: np.ndarray) -> PretrainedConfig:
 
 def _name_of(model: PreTrainedModel, module: torch.nn.Module) -> str:
     return next(f"{name}.weight" for name, part in model.named_modules() if part is module)
-
-
-def _has_a_row_a_word(name: str, tensor: torch.Tensor, size: int, table: str, heads: tuple[str, ...]) -> bool:
-    return name == table or (name.startswith(heads) and tensor.shape[:1] == (size,))

@@ -47,6 +47,7 @@ class LayerStates:
         self._undo: list[Callable[[], None]] = []
         self._calls: dict[nn.Module, int] = {}
         self._keeps: dict[nn.Module, dict[int, list[Callable[[Any], None]]]] = {}
+        self._to_turn: dict[tuple[str, int], tuple[dict[int, Tensor], dict[str, Tensor]]] = {}
 
     def close(self) -> None:
         """Remove the hooks and let go of the tensors."""
@@ -57,6 +58,7 @@ class LayerStates:
         self._handles.clear()
         self._undo.clear()
         self._keeps.clear()
+        self._to_turn.clear()
         self.clear()
 
     def clear(self) -> None:
@@ -100,7 +102,12 @@ class LayerStates:
             self._calls.clear()
             self.mask = given.get("attention_mask", args[1] if len(args) > 1 else None)
 
+        def end(_module: nn.Module, _args: Any, _output: Any) -> None:
+            for (_, index), (store, turn) in self._to_turn.items():
+                store[index] = _rotated(store[index], turn["cos"], turn["sin"])
+
         self._handles.append(model.base_model.register_forward_pre_hook(hook, with_kwargs=True))
+        self._handles.append(model.base_model.register_forward_hook(end))
 
     def _given_hidden(self, model: PreTrainedModel, layers: Sequence[int]) -> None:
         """Any encoder: the states that it gives of itself where it is asked for them."""
@@ -124,7 +131,10 @@ class LayerStates:
         stores = {"q": (layer.query, self.q), "k": (layer.key, self.k), "v": (layer.value, self.v)}
         for name, (part, store) in stores.items():
             if name in want:
-                keep = self._heads_of(store, index, part, None if name == "v" else turn)
+                keep = self._heads_of(store, index, part)
+                if turn is not None and name != "v":
+                    # Once the pass is over: within a layer, gradient checkpointing would have to do it again.
+                    self._to_turn[name, index] = (store, turn)
                 self._watch(part.module if isinstance(part, Rows) else part, layer.call, keep)
         if "bias" in want and parts.relative_bias is not None:
             self._given_bias(layer, index)
@@ -156,13 +166,10 @@ class LayerStates:
 
         return keep
 
-    def _heads_of(
-        self, store: dict[int, Tensor], index: int, part: nn.Linear | Rows, turn: dict[str, Tensor] | None
-    ) -> Callable[[Any], None]:
+    def _heads_of(self, store: dict[int, Tensor], index: int, part: nn.Linear | Rows) -> Callable[[Any], None]:
         def keep(output: Tensor) -> None:
             own = output[..., part.start : part.stop] if isinstance(part, Rows) else output
-            heads = own.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            store[index] = heads if turn is None else _rotated(heads, turn["cos"], turn["sin"])
+            store[index] = own.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
         return keep
 
@@ -229,6 +236,10 @@ def tap(model: PreTrainedModel, layers: Sequence[int], want: Sequence[Want]) -> 
     heads = int(model.config.num_attention_heads)
     known = model.config.model_type in ANATOMIES
     states = LayerStates(heads, _scale(model, heads), biased=known and encoder_parts(model).biased)
-    states.start(model)
-    states.extend(model, layers, want)
+    try:
+        states.start(model)
+        states.extend(model, layers, want)
+    except ModelError:
+        states.close()
+        raise
     return states
