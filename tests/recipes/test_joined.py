@@ -15,7 +15,7 @@ from potstill.losses import logits_mse
 from potstill.models.forward import run_logits
 from potstill.recipes import RECIPES, build_terms
 from potstill.recipes.distilling import Distilling, projections_for
-from potstill.recipes.guidance import LiveGuide
+from potstill.recipes.guidance import LiveGuide, LogitsGuide
 from potstill.recipes.joined import EnsembleGuide, JoinedGuide, average_answers
 from potstill.recipes.terms import CLS, COSINE, DIRECTION, EMBEDDING, HARD, HIDDEN, HINT, LOGITS, SIMILARITY, VECTOR
 from potstill.training import LossTerm
@@ -42,6 +42,10 @@ def models(kind, student_vocabulary=400):
     student = small_model(kind, layers=2, hidden=16, ffn=24, seed=1, vocab_size=student_vocabulary)
     teacher = small_model("mpnet", layers=3, hidden=24, seed=2, vocab_size=400)
     return student, teacher
+
+
+def joined_guide(teacher, terms, alignment, **more):
+    return JoinedGuide(LiveGuide(teacher, terms, alignment.teacher, **more), terms, alignment)
 
 
 def program_of(own, guide, student, terms):
@@ -147,7 +151,7 @@ def test_every_term_is_the_sum_written_out_value_and_gradient(student_kind, teac
     student, teacher = models("bert")
     terms = terms_of()
     rows = np.array([4, 0, 6, 2, 5])
-    program = program_of(own, JoinedGuide(teacher, terms, Alignment(own, other)), student, terms)
+    program = program_of(own, joined_guide(teacher, terms, Alignment(own, other)), student, terms)
     told = program.counts(rows)
     values, slopes = values_and_gradient(program, rows)
     wanted, plain = plain_loss(program, own, other, teacher, rows)
@@ -171,7 +175,7 @@ def test_the_same_tokenizer_through_the_alignment_is_the_direct_way_windows_too(
     found = []
     for joined in (False, True):
         student, teacher = models(kind)
-        guide = JoinedGuide(teacher, terms, Alignment(own, own)) if joined else LiveGuide(teacher, terms, own)
+        guide = joined_guide(teacher, terms, Alignment(own, own)) if joined else LiveGuide(teacher, terms, own)
         program = program_of(own, guide, student, terms)
         found.append((program.counts(rows), *values_and_gradient(program, rows)))
         program.close()
@@ -187,13 +191,13 @@ def test_answers_known_before_are_those_of_a_run():
     alignment, (_, teacher) = Alignment(own, other), models("bert")
     terms = terms_of((LOGITS, HARD))
     rows = np.arange(len(own))
-    live = JoinedGuide(teacher, terms, alignment).guidance(rows).logits
-    known = alignment.answers(run_logits(teacher, other))
-    assert JoinedGuide(teacher, terms, alignment, logits=known).guidance(rows).logits.numpy() == pytest.approx(
-        live.numpy(), abs=1e-5
-    )
-    with pytest.raises(ModelError, match="rows of the teacher's logits"):
-        JoinedGuide(teacher, terms, alignment, logits=known[:-1])
+    live = joined_guide(teacher, terms, alignment).guidance(rows).logits.numpy()
+    theirs = run_logits(teacher, other)
+    known = joined_guide(teacher, terms, alignment, logits=theirs).guidance(rows).logits.numpy()
+    assert known == pytest.approx(live, abs=1e-5)
+    assert alignment.answers(theirs) == pytest.approx(live, abs=1e-5)
+    with pytest.raises(ModelError, match="a teacher's side of"):
+        JoinedGuide(LogitsGuide(theirs[:-1]), terms, alignment)
 
 
 @pytest.mark.parametrize("mode", ["potstill", "paper", "minilm", "minilm2", "reference"])
@@ -203,7 +207,7 @@ def test_pairs_of_tokens_and_padding_are_refused(mode):
     phase = recipe.general if mode.startswith("minilm") else recipe.phases[0]
     terms = build_terms(phase, student=2, teacher=3, mapping="uniform")
     with pytest.raises(ModelError, match="between models that read different tokens"):
-        JoinedGuide(models("bert")[1], terms, Alignment(own, other))
+        joined_guide(models("bert")[1], terms, Alignment(own, other))
 
 
 @pytest.mark.parametrize("temperature", [None, 1.0, 4.0])

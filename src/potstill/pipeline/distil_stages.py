@@ -28,8 +28,8 @@ from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student
 from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.budget import LONGEST, Budget
-from potstill.pipeline.guides import guide_of, texts_name
 from potstill.pipeline.job import Job
+from potstill.pipeline.joining import guide_of, texts_name
 from potstill.pipeline.results import length_of, model_of, read_split, split_of, task_of, training_scores
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import (
@@ -43,6 +43,7 @@ from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import pruned, teacher_ids
 from potstill.recipes import Phase, build_terms, in_units, layer_pairs
 from potstill.recipes.distilling import Distilling, projections_for
+from potstill.recipes.fitting import fit_projections
 from potstill.recipes.guidance import Guide, LogitsGuide
 from potstill.storage import atomic_folder, read_manifest, write_json
 from potstill.training import LossTerm, Schedule
@@ -211,6 +212,7 @@ def _run_phase(
     encoder: TextEncoder,
     logits: np.ndarray | None,
     portion: float,
+    fits: bool,
 ) -> dict[str, Any]:
     settings, task = job.settings, task_of(context)
     configs = [model.config for model in (student, teacher or student)]
@@ -248,6 +250,8 @@ def _run_phase(
     size = phase.batch_size // parts
     batches = Batches(encodings, labels, ids, size, settings.run.seed, settings.distill.batch_tokens)
     program = Distilling(student, guide, terms, projections, batches)
+    if fits:
+        fit_projections(program)
     try:
         trained = run_training(
             context,
@@ -317,7 +321,7 @@ def student_stage(
     logits = None
     if "teacher-logits" in context.done:
         logits = load_arrays(context.done["teacher-logits"] / "logits.safetensors")["logits"]
-    facts = {}
+    facts: dict[str, Any] = {}
     for phase in phases:
         set_dropout(student, on=phase.dropout)
         set_checkpointing(student, on=job.settings.distill.gradient_checkpointing)
@@ -333,6 +337,7 @@ def student_stage(
             projections=projections,
             encoder=encoder,
             logits=logits,
+            fits=not facts and stage == "student" and job.way == "model" and start == "start",
             portion=(phase.epochs or 1) / sum(each.epochs or 1 for each in phases),
         )
     save_model(student, context.folder / "model", context.done[start] / "model")

@@ -3,6 +3,7 @@
 What they compute is laid out on the student's tokens by `potstill.data.alignment`; ids never pass between models.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,18 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import PreTrainedModel
 
 from potstill.data.alignment import Alignment, Joined
 from potstill.errors import ModelError
 from potstill.losses import hidden_mse_reference, logits_mse
 from potstill.losses.vectors import mean_pooled
-from potstill.models.anatomy import attention_width
-from potstill.models.forward import forward_inputs
-from potstill.models.precision import choose_attention
-from potstill.models.tap import LayerStates
 from potstill.recipes.guidance import Guidance, Guide
-from potstill.recipes.reading import tapped
 from potstill.storage import digest_array
 from potstill.training.program import LossTerm, Ramp
 
@@ -46,70 +41,55 @@ def laid_out(hidden: Tensor, joined: Joined) -> Tensor:
 
 
 class JoinedGuide:
-    """A model run on its own encodings of the texts.
+    """A teacher's side that speaks of its own windows and tokens, laid out on the student's.
 
     Args:
-        teacher: Eval mode, no gradients.
+        inner: To the teacher's windows, `alignment.teacher`: run on each batch, or kept on disk.
         terms: What is learned.
         alignment: Of the student's encodings and the teacher's.
-        logits: float32 (m, C), answers to the student's windows, learned from in place of the model's own
-            (`Alignment.answers`); None means the model's.
 
     Raises:
-        ModelError: A loss on pairs of tokens, or on padding; layers that the teacher does not have; logits of other
-            windows.
+        ModelError: A loss on pairs of tokens, or on padding; a teacher's side of other windows.
     """
 
-    def __init__(
-        self,
-        teacher: PreTrainedModel,
-        terms: Sequence[LossTerm],
-        alignment: Alignment,
-        *,
-        logits: np.ndarray | None = None,
-    ) -> None:
-        inner = [term for term in terms if term.layers]
-        if alien := [term.name for term in inner if term.reads != "hidden" or term.fn is hidden_mse_reference]:
+    def __init__(self, inner: Guide, terms: Sequence[LossTerm], alignment: Alignment) -> None:
+        states = [term for term in terms if term.layers]
+        if alien := [term.name for term in states if term.reads != "hidden" or term.fn is hidden_mse_reference]:
             raise ModelError(
                 f"the {alien[0]} loss between models that read different tokens",
                 expected="losses on tokens, vectors or answers",
                 fix=f"set distill.weights.{alien[0]} to 0, or start the student from the teacher",
             )
-        self.windows = len(alignment.student)
-        if logits is not None and len(logits) != self.windows:
-            raise ModelError(f"{len(logits)} rows of the teacher's logits for {self.windows} windows")
-        self.teacher, self.alignment, self.logits = teacher, alignment, logits
-        self.width, self.heads = int(teacher.config.hidden_size), int(teacher.config.num_attention_heads)
-        self.attention_width = attention_width(teacher)
-        self.needs_target = any(term.reads == "logits" for term in terms)
-        self.states = tapped(teacher, terms, side=1) if inner else None
+        if inner.windows != len(alignment.teacher):
+            raise ModelError(f"a teacher's side of {inner.windows} windows for {len(alignment.teacher)} windows")
+        self.inner, self.alignment, self.has_states = inner, alignment, bool(states)
+        self.windows, self.width, self.heads = len(alignment.student), inner.width, inner.heads
+        self.attention_width = inner.attention_width
         self._last: tuple[bytes, Joined] | None = None
 
     def guidance(self, rows: np.ndarray) -> Guidance:
         """As `Guide.guidance`."""
-        device = self.teacher.device
-        target = None if self.logits is None else torch.from_numpy(self.logits[rows]).to(device)
-        if self.states is None and (target is not None or not self.needs_target):
-            return Guidance(target, None)
         joined = self._joined(rows)
-        arrays = self.alignment.teacher.batch(joined.windows)
-        choose_attention(self.teacher, arrays["input_ids"].shape[1], backward=False)
+        own = self.inner.guidance(joined.windows)
         with torch.no_grad():
-            own = self.teacher(**forward_inputs(self.teacher, arrays)).logits
-            shares = torch.from_numpy(joined.shares).to(device)
-            target = shares @ own.float() if target is None else target
-            if self.states is None:
-                return Guidance(target, None)
-            states = LayerStates(self.states.heads, self.states.scale, biased=self.states.biased)
-            mask = torch.from_numpy(arrays["attention_mask"]).to(device)
-            texts = {layer: shares @ mean_pooled(hidden, mask) for layer, hidden in self.states.hidden.items()}
-            states.hidden = {layer: laid_out(hidden, joined) for layer, hidden in self.states.hidden.items()}
-            self.states.clear()
-        return Guidance(target, states, texts)
+            logits = None if own.logits is None else _shares(joined, own.logits) @ own.logits.float()
+            if own.states is None:
+                return Guidance(logits, None)
+            hidden = dict(own.states.hidden)
+            own.states.clear()
+            lengths = torch.from_numpy(self.alignment.teacher.lengths[joined.windows])
+            texts, laid = {}, {}
+            for layer, state in hidden.items():
+                real = torch.arange(state.shape[1]) < lengths[:, None]
+                texts[layer] = _shares(joined, state) @ mean_pooled(state, real.to(state.device))
+                laid[layer] = laid_out(state, joined)
+            states = copy.copy(own.states)
+            states.hidden = laid
+        return Guidance(logits, states, texts)
 
     def heard(self, rows: np.ndarray) -> np.ndarray | None:
         """As `Guide.heard`: the tokens that the teacher reads too."""
-        return None if self.states is None else self._joined(rows).joined
+        return self._joined(rows).joined if self.has_states else None
 
     def _joined(self, rows: np.ndarray) -> Joined:
         """Of the last batch it is kept: a step asks twice."""
@@ -121,15 +101,15 @@ class JoinedGuide:
     def state(self) -> dict[str, Any]:
         """As `Guide.state`."""
         own = self.alignment.teacher
-        return {
-            "logits": None if self.logits is None else digest_array(self.logits),
-            "teacher_encodings": [digest_array(part) for part in (own.input_ids, own.starts)],
-        }
+        return {**self.inner.state(), "teacher_encodings": [digest_array(part) for part in (own.input_ids, own.starts)]}
 
     def close(self) -> None:
-        """Take the hooks off the teacher."""
-        if self.states is not None:
-            self.states.close()
+        """As `Guide.close`."""
+        self.inner.close()
+
+
+def _shares(joined: Joined, like: Tensor) -> Tensor:
+    return torch.from_numpy(joined.shares).to(like.device)
 
 
 def average_answers(logits: Sequence[Tensor], weights: Sequence[float], temperature: float | None) -> Tensor:

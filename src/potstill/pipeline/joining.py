@@ -62,8 +62,7 @@ def guide_of(
                 f"{missing:,} of the student's {total:,} tokens are not read by the teacher: they take no part in "
                 "losses on hidden states"
             )
-        own = None if logits is None else alignment.answers(logits)
-        first = JoinedGuide(teacher, terms, alignment, logits=own)
+        first = JoinedGuide(LiveGuide(teacher, terms, alignment.teacher, logits=logits), terms, alignment)
     if not job.more or not any(term.reads == "logits" for term in terms):
         return first
     others = []
