@@ -32,6 +32,7 @@ __all__ = [
     "lock",
     "read_json",
     "read_manifest",
+    "told",
     "verify_folder",
     "write_bytes",
     "write_json",
@@ -127,7 +128,7 @@ def _unwritable(path: Path, error: OSError) -> StorageError:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def told(path: Path) -> Iterator[None]:
     """An operating system's refusal, as a `StorageError`."""
     try:
         yield
@@ -143,7 +144,7 @@ def atomic_folder(final: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
     `facts` (read then) and the SHA-256 of each file is written last, and the folder takes the place of `final`. When it
     does not, the temporary folder is removed and `final` is as it was.
     """
-    with _told(final):
+    with told(final):
         final.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(dir=final.parent, prefix=f".{final.name}.tmp-"))
     try:
@@ -221,7 +222,7 @@ def check_run_folder(folder: Path) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file", expected="a folder for the run", fix="choose another --out")
-    with _told(folder):
+    with told(folder):
         held = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     if held and LOCK not in held:
         raise StorageError(
@@ -239,7 +240,7 @@ def lock(folder: Path) -> Iterator[None]:
         LockHeld: Another process holds it; its process id is named.
         StorageError: The folder cannot be made or written.
     """
-    with _told(folder):
+    with told(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a+")
     with file:

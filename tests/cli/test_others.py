@@ -6,6 +6,7 @@ import pytest
 
 from potstill.config import load_settings
 from potstill.data.catalogue import catalogue
+from potstill.models.cache_room import held_folder
 
 
 def test_init_writes_settings_that_load(run, tmp_path):
@@ -78,3 +79,24 @@ def test_report_of_a_damaged_file(run, drawn, tmp_path):
     ran = run("report", "run")
     assert ran.code == 2
     assert "cannot be read" in ran.err
+
+
+def test_cache_lists_and_clears(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("POTSTILL_CACHE", str(tmp_path / "cache"))
+    root = tmp_path / "cache" / "teacher"
+    assert run("cache").out == f"0.0 MB of 0 teachers in {root}\n"
+    for name in ("first", "second"):
+        with held_folder(root / name, f"12x768, the teacher of {name}"):
+            (root / name / "rows.safetensors").write_bytes(bytes(1_000_000))
+    listed = run("cache")
+    assert listed.code == 0
+    assert "1.0 MB" in listed.out
+    assert "the teacher of first" in listed.out
+    assert listed.out.endswith(f"2.0 MB of 2 teachers in {root}\n")
+    with held_folder(root / "second", "in use"):
+        assert "1.0 MB removed, what runs are using stays" in run("cache", "--clear").out
+    answer = json.loads(run("cache", "--json").out)
+    assert [one["teacher"] for one in answer["teachers"]] == ["12x768, the teacher of second"]
+    assert answer["schema_version"] == 1
+    assert json.loads(run("cache", "--clear", "--json").out)["removed_bytes"] > 1_000_000
+    assert list(root.iterdir()) == []

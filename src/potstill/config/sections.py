@@ -88,6 +88,17 @@ class TeacherSettings(Section):
         default=False,
         description="Try BERT's grid of learning rates, batch sizes and epochs, and keep the best on dev.",
     )
+    cache: Literal["auto", "states", "logits", "none"] = Field(
+        default="auto",
+        description="What of the teacher is kept on disk, in POTSTILL_CACHE, instead of running it at every step: all "
+        "that the method reads, its logits where the method reads nothing else, or nothing; auto: all, where at "
+        "least one and a half epochs are planned and disk and budget have room.",
+    )
+    cache_gb: float = Field(
+        default=20.0,
+        gt=0,
+        description="Gigabytes that all teachers' caches may take together; those used longest ago make room.",
+    )
 
     @model_validator(mode="after")
     def _agree(self) -> "TeacherSettings":

@@ -28,7 +28,7 @@ from potstill.errors import SourceError
 from potstill.progress import SILENT, Reporter
 from potstill.storage import digest, digest_file
 
-__all__ = ["Source", "cache_folder", "resolve_data", "resolve_model"]
+__all__ = ["Source", "cache_folder", "resolve_data", "resolve_model", "teacher_cache_folder"]
 
 _DATA_PATTERNS = tuple(f"*{suffix}" for suffix in DATA_SUFFIXES)
 _MODEL_PATTERNS = ("*.json", "*.safetensors", "*.model", "vocab.txt", "merges.txt", "README.md")
@@ -67,6 +67,11 @@ def cache_folder() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("potstill")
+
+
+def teacher_cache_folder() -> Path:
+    """Where what teachers said is kept."""
+    return cache_folder() / "teacher"
 
 
 def _is_offline(offline: bool | None) -> bool:

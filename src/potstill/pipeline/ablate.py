@@ -214,6 +214,7 @@ class CellBudget(Budget):
         stretch: float = 1.0,
         portion: float = 1.0,
         followers: float = 0.0,
+        spent: float = 0.0,
     ) -> Allotment:
         """As in `Budget`; time is used up, however short the recipe is."""
         if training[0] not in self.whole:
@@ -221,7 +222,8 @@ class CellBudget(Budget):
         if self.steps is not None:
             steps = max(1, round(self.steps * portion * self.whole[training[0]] / sum(self.whole.values())))
             return Allotment(steps, planned, None, steps)
-        return super().allot(context, training, planned, measure, stretch=1000.0, portion=portion, followers=followers)
+        given = {"portion": portion, "followers": followers, "spent": spent}
+        return super().allot(context, training, planned, measure, stretch=1000.0, **given)
 
     @staticmethod
     def _say(

@@ -80,6 +80,7 @@ class Budget:
         stretch: float = 1.0,
         portion: float = 1.0,
         followers: float = 0.0,
+        spent: float = 0.0,
     ) -> Allotment:
         """Steps for a training: `planned` without a budget, else what fits its share of the time left.
 
@@ -91,6 +92,7 @@ class Budget:
             stretch: At most this many times `planned`.
             portion: Of the stage's share, where it has several phases.
             followers: Time of trainings of the same number of steps that come after, as a multiple of this one's.
+            spent: Seconds of its time that are gone: what was prepared for it.
         """
         stage, phase = training
         file, most = context.scratch / f"{phase}-steps.json", int(stretch * planned)
@@ -100,14 +102,23 @@ class Budget:
         steps, seconds = planned, None
         if self.seconds is not None:
             started = time.monotonic()
-            left = max(1.0, self.seconds - self.reserve - self.used())
+            left = max(0.0, self._left(stage, portion) - spent)
             per_step = measure()
-            left = max(0.5, left * portion * self.shares[stage] / sum(self.shares.values()) / (1.0 + followers))
+            left = max(0.5, left / (1.0 + followers))
             seconds = max(0.5, left - (time.monotonic() - started))
             steps = int(np.clip(seconds / per_step, min(FEWEST, planned), most))
             self._say(context, stage, steps, planned, seconds, per_step, stretch)
         write_json(file, {"steps": steps, "planned": planned, "seconds": seconds})
         return Allotment(steps, planned, seconds, most)
+
+    def seconds_for(self, stage: str, portion: float = 1.0) -> float | None:
+        """Seconds that a portion of a stage's share comes to now; None without a budget."""
+        return None if self.seconds is None else self._left(stage, portion)
+
+    def _left(self, stage: str, portion: float) -> float:
+        assert self.seconds is not None
+        left = max(1.0, self.seconds - self.reserve - self.used())
+        return left * portion * self.shares[stage] / sum(self.shares.values())
 
     @staticmethod
     def _say(

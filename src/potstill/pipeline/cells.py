@@ -118,7 +118,7 @@ def cell_settings(settings: AblateSettings, changes: Mapping[str, Any], seed: in
         SettingsError: Changes that do not go together with the rest.
     """
     values = settings.model_dump(exclude={"ablate"})
-    always = {
+    always: dict[str, Any] = {
         "evaluate.hard_labels": False,
         "evaluate.tfidf": False,
         "evaluate.baseline": None,
@@ -126,6 +126,8 @@ def cell_settings(settings: AblateSettings, changes: Mapping[str, Any], seed: in
         "run.budget": settings.ablate.minutes,
         "run.seed": seed,
     }
+    if settings.teacher.cache == "auto":  # a cell must not find what one before it has spent its time on
+        always["teacher.cache"] = "none"
     for key, value in {**always, **changes}.items():
         *path, last = key.split(".")
         section = values

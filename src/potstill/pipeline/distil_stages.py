@@ -3,6 +3,7 @@
 Each function is a stage's work: it reads what earlier stages left and writes `model/` and `training.json`.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,8 +29,9 @@ from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student
 from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.budget import LONGEST, Budget
+from potstill.pipeline.caching import heard
 from potstill.pipeline.job import Job
-from potstill.pipeline.joining import guide_of, texts_name
+from potstill.pipeline.joining import aligned, joined_guide, texts_name
 from potstill.pipeline.results import length_of, model_of, read_split, split_of, task_of, training_scores
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import (
@@ -231,28 +233,48 @@ def _run_phase(
     joined = stage == "student" and job.side.joined
     encodings, labels, ids = encode_examples(encoder, texts, with_spans=joined or bool(job.more))
     dev = split_of(context, "dev")
-    if teacher is None:
-        guide: Guide = LogitsGuide(training_scores(context)[encodings.example])
-    else:
-        guide = guide_of(
-            context,
-            job,
-            teacher,
-            terms,
-            encodings,
-            texts,
-            above=above if joined else None,
-            logits=logits if phase.augmented else None,
-            teacher_ids=None if joined else teacher_ids(context, student),
-            augmented=phase.augmented,
-        )
     parts = settings.distill.accumulate
     size = phase.batch_size // parts
     batches = Batches(encodings, labels, ids, size, settings.run.seed, settings.distill.batch_tokens)
-    program = Distilling(student, guide, terms, projections, batches)
-    if fits:
-        fit_projections(program)
-    try:
+    planned = _planned_steps(phase, batches, parts)
+    with contextlib.ExitStack() as stack:
+        spent = 0.0
+        if teacher is None:
+            guide: Guide = LogitsGuide(training_scores(context)[encodings.example])
+        else:
+            alignment = aligned(context, job, above, encodings, texts) if joined else None
+            source = stack.enter_context(
+                heard(
+                    context,
+                    job,
+                    budget,
+                    teacher,
+                    terms,
+                    encodings if alignment is None else alignment.teacher,
+                    stage=stage,
+                    phase=phase.name,
+                    above=above,
+                    epochs=phase.epochs or phase.examples / len(encodings),
+                    portion=portion,
+                    logits=logits if phase.augmented else None,
+                    teacher_ids=teacher_ids(context, student) if alignment is None else None,
+                )
+            )
+            spent = source.seconds
+            guide = joined_guide(
+                context,
+                job,
+                source.guide,
+                terms,
+                encodings,
+                texts,
+                alignment=alignment,
+                augmented=phase.augmented,
+            )
+        program = Distilling(student, guide, terms, projections, batches)
+        stack.callback(program.close)
+        if fits:
+            fit_projections(program)
         trained = run_training(
             context,
             job.conditions,
@@ -260,7 +282,7 @@ def _run_phase(
             accumulate=parts,
             stage=stage,
             phase=phase.name,
-            planned=_planned_steps(phase, batches, parts),
+            planned=planned,
             schedule=lambda steps: Schedule(
                 steps,
                 phase.rate(student.config.hidden_size),
@@ -276,9 +298,8 @@ def _run_phase(
             followers=HARD_COST if stage == "student" and settings.evaluate.hard_labels and job.labelled else 0.0,
             stretch=LONGEST,
             portion=portion,
+            spent=spent,
         )
-    finally:
-        program.close()
     named = [(term.name, term.weight, term.temperature) for term in terms]
     return phase_facts(trained, len(encodings), phase.batch_size, named)
 

@@ -11,6 +11,7 @@ from potstill.errors import GateRefused
 from potstill.metrics import Metric
 from potstill.pipeline.assemble import assemble, refused_report
 from potstill.pipeline.budget import Budget
+from potstill.pipeline.caching import check_cache
 from potstill.pipeline.inputs import threads, weight_bytes
 from potstill.pipeline.job import Job, prepare_job
 from potstill.pipeline.publish import publish, published
@@ -48,6 +49,7 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
     out = Path(settings.run.out)
     with opened(out, "data"):
         job = prepare_job(settings, report)
+        check_cache(job)
         ensure_space(out, disk_bytes(job))
         for line in job.notes:
             report.note(line)

@@ -3,15 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from potstill.config import Settings
-from potstill.data.encoding import TextEncoder
-from potstill.data.tables import read_table
 from potstill.evaluation.cost import ParameterCounts, parameter_counts
 from potstill.models.loading import read_config
 from potstill.models.student import Shape, encoder_shapes, student_config
 from potstill.pipeline.budget import Budget
+from potstill.pipeline.caching import cache_notes, check_cache, expected, rows_and_tokens
 from potstill.pipeline.distil_stages import HARD_COST
 from potstill.pipeline.distill import budget_notes, disk_bytes, reserve_seconds
 from potstill.pipeline.job import Job, is_trained, prepare_job, teacher_name
@@ -37,10 +34,11 @@ def plan(settings: Settings) -> dict[str, Any]:
     out = Path(settings.run.out)
     check_folder(out, "data")
     job = prepare_job(settings, SILENT)
+    check_cache(job)
     run = Run(out, SILENT)
     teacher = parameter_counts(encoder_shapes(job.config))
     student = _student(job)
-    rows, tokens = _size(job)
+    rows, tokens = rows_and_tokens(job)
     budget = settings.run.budget
     estimates = _estimates(job, teacher, student, rows, tokens)
     if budget is not None:  # what is planned is then cut to the time there is
@@ -67,7 +65,7 @@ def plan(settings: Settings) -> dict[str, Any]:
     if job.start is not None:
         reads = ", with a tokenizer of its own" if job.side.own_tokenizer else ""
         notes.append(f"the student starts from {job.start.name}{', shrunk' if job.side.cut else ''}{reads}")
-    notes += [*job.notes, *(line for line, _ in budget_notes(job))]
+    notes += [*job.notes, *cache_notes(job, rows, tokens), *(line for line, _ in budget_notes(job))]
     notes.append(f"exporting and measuring: about {reserve_seconds(job) / 60:.1f} minutes of the time")
     total = reserve_seconds(job) + sum(stage["seconds"] or 0.0 for stage in stages)
     return {
@@ -101,17 +99,6 @@ def _student(job: Job) -> ParameterCounts:
     return parameter_counts(encoder_shapes(config))
 
 
-def _size(job: Job) -> tuple[int, float]:
-    """Rows of the training file and their mean length in the teacher's tokens."""
-    source = job.data["train"]
-    form = job.settings.data.format or source.format
-    table = read_table(source.paths, format=form, columns=[job.columns.text], header=job.settings.data.header)
-    texts = [text or "" for text in table.column(job.columns.text)[:: max(1, len(table) // 500)]]
-    limit = job.settings.data.max_length or 128
-    encoded = TextEncoder.from_folder(job.teacher.paths[0], max_length=limit).encode(texts)
-    return min(len(table), job.settings.data.rows or len(table)), float(np.mean(encoded.lengths))
-
-
 def _candidates(job: Job, rows: int, tokens: float) -> dict[str, float]:
     """Seconds of a masked LM's candidates: of each text about every other token, read with the text and its copy."""
     if job.augmenting.model is None:
@@ -130,8 +117,10 @@ def _estimates(
     every = rows * (1 + job.augmenting.copies * len(job.augmenting.methods))
     seen = sum(p.epochs * every if p.epochs is not None else p.examples for p in job.recipe.phases)
     forward = 2 * teacher.non_embedding if job.scores is None else 0
-    step = (6 * student.non_embedding + forward) / _FLOPS
-    found = {"student": seen * tokens * step}
+    live = seen * tokens * (6 * student.non_embedding + forward) / _FLOPS
+    cached = bool(expected(job, rows, tokens))  # then each text is read by the teacher once
+    once = (6 * seen * student.non_embedding + every * forward) * tokens / _FLOPS
+    found = {"student": once if cached else live}
     for number, source in enumerate(job.teachers, 1):
         size, name = parameter_counts(encoder_shapes(read_config(source.paths[0]))).non_embedding, teacher_name(number)
         if not is_trained(job, source):

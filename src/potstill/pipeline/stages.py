@@ -34,7 +34,7 @@ from potstill.pipeline.vocabulary import STAGE, vocabulary_stage
 
 __all__ = ["build_stages", "student_stages"]
 
-NOT_OF_TUNING = {"source", "more", "shares", "scores", "scores_form"}
+NOT_OF_TUNING = {"source", "more", "shares", "scores", "scores_form", "cache", "cache_gb"}
 """Settings of teachers on which the training of one does not depend."""
 
 
@@ -64,6 +64,7 @@ class _Stages:
         seeded: Everything random.
         trained: Every training.
         distilled: Every distillation.
+        cached: Every distillation whose teacher may be cached.
         precision: How models are held.
         cut: The stage that cuts the vocabulary, where there is one.
         answers: The stages with the answers of further teachers.
@@ -79,6 +80,7 @@ class _Stages:
         if job.more:
             self.distilled["shares"] = list(job.teacher_shares)
         self.answers: tuple[str, ...] = ()
+        self.cached = {"cache": job.settings.teacher.cache}
         self.cut: tuple[str, ...] = ()
         self.root = "teacher" if job.scores is None else "base"
         self.precision = {"precision": job.settings.distill.precision}
@@ -238,7 +240,7 @@ class _Stages:
             self.add(
                 name,
                 partial(assistant_stage, job=self.job, budget=self.budget, stage=name, shape=shape, above=above),
-                depends={**self.distilled, "shape": str(shape)},
+                depends={**self.distilled, **self.cached, "shape": str(shape)},
                 needs=("data", "teacher", "augment", above, *logits, *self.answers),
                 detail=f"{shape}, distilled from {above}",
                 share=2,
@@ -297,7 +299,7 @@ class _Stages:
                 above=above,
                 phases=job.recipe.phases,
             ),
-            depends=self.distilled,
+            depends={**self.distilled, **self.cached},
             needs=("data", self.root, "augment", above, start, *logits, *self.answers, *self.cut),
             detail=f"{job.shape} from {above if job.scores is None else job.scores.source.name}, {job.recipe.name}",
             share=4,

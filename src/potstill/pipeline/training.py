@@ -59,6 +59,7 @@ def run_training(
     stretch: float = 1.0,
     portion: float = 1.0,
     accumulate: int = 1,
+    spent: float = 0.0,
 ) -> Trained:
     """Run a program with checkpoints in the stage's scratch, for as many steps as the budget says.
 
@@ -78,6 +79,7 @@ def run_training(
         stretch: As in `Budget.allot`.
         portion: As in `Budget.allot`.
         accumulate: Micro-batches a step.
+        spent: As in `Budget.allot`.
     """
 
     def optimiser() -> AdamW:
@@ -89,7 +91,7 @@ def run_training(
         return accumulate * seconds_per_step(program, optimiser())
 
     allotment = budget.allot(
-        context, (stage, phase), planned, measure, stretch=stretch, portion=portion, followers=followers
+        context, (stage, phase), planned, measure, stretch=stretch, portion=portion, followers=followers, spent=spent
     )
     made = schedule(allotment.steps)
     result = train(
