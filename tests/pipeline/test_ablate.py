@@ -209,7 +209,7 @@ def test_what_cannot_be_is_refused_before_work(finished: tuple[Path, dict, Stage
         (SettingsError, "ablate.cells names no-hiden, .*expected some of full, labels-alone", "ablate.cells=no-hiden"),
         (SettingsError, "ablate.minutes = 1 and ablate.steps = 5", "ablate.minutes=1\nablate.steps=5"),
         (SettingsError, "run.budget = 3 in an ablation; .*ablate.minutes", "run.budget=3"),
-        (ModelError, "heads", "student.shape=1x16x32x2"),
+        (ModelError, "heads", "student.shape=1x16x32x2\ndistill.mode=paper"),
     ):
         with pytest.raises(error, match=told):
             ablate(ablation(folder, out, *override.split("\n")))

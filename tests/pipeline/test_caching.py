@@ -146,9 +146,7 @@ class Set:
 
     def cached(self) -> bool:
         given = (self.context, self.job, self.budget, self.teacher, self.terms, self.encodings)
-        with heard(
-            *given, joined=False, stage="student", phase="distil", above="teacher", epochs=self.epochs
-        ) as source:
+        with heard(*given, stage="student", phase="distil", above="teacher", epochs=self.epochs) as source:
             source.guide.guidance(np.arange(4))
             source.guide.close()
             return source.cached

@@ -148,7 +148,7 @@ REFUSED = [
     ("missing column", ["data.text=sentence"], DataError, "sentence"),
     ("shape not divisible", ["student.shape=1x15x30x4"], ModelError, "divisible"),
     ("student larger", ["student.shape=3x16x32x4"], ModelError, "layers"),
-    ("other heads", ["student.shape=1x16x32x2"], ModelError, "heads"),
+    ("other heads", ["student.shape=1x16x32x2", "distill.mode=paper"], ModelError, "heads"),
     ("width of copied layers", ["student.start=layers"], ModelError, "width"),
     ("no such model", ['teacher.source="./nothing"'], SourceError, "nothing"),
     ("no such layer", ["student.layers=[2]"], SettingsError, "from 0 to 1"),

@@ -28,6 +28,16 @@ def test_the_loop_tells_the_share_of_updates_that_are_made():
     assert program.told == [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
+def test_a_change_of_plan_goes_on_from_where_it_stood():
+    longer = Schedule(5, 0.01).changed(2, 9)
+    assert [longer.progress(step) for step in range(9)] == pytest.approx([0, 0.25, *np.linspace(0.5, 1, 7)])
+    shorter = Schedule(9, 0.01).changed(4, 6)
+    assert [shorter.progress(step) for step in range(6)] == pytest.approx([0, 0.125, 0.25, 0.375, 0.5, 1.0])
+    twice = longer.changed(4, 5)
+    assert twice.progress(3) == pytest.approx(longer.progress(3))
+    assert twice.progress(4) == pytest.approx(longer.progress(4))
+
+
 def test_one_update_is_the_first():
     program = Lines()
     train(program, AdamW(program.modules), Schedule(1, 0.01), seed=(0,))

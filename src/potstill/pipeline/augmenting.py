@@ -74,6 +74,12 @@ def choose_augmenting(
     if augment.model is not None:
         checked_model(model)
     copies = own_copies if augment.copies is None else augment.copies
+    if augment.method not in ("auto", "none") and not copies:
+        raise SettingsError(
+            f"augment.method names {', '.join(augment.method)}, and this run makes no copies of its own accord",
+            expected="a number of new texts for each text",
+            fix="set augment.copies, or leave augment.method out",
+        )
     if augment.method == "none" or not copies:
         return Augmenting((), 0, None)
     methods = _automatic(settings, model) if augment.method == "auto" else augment.method

@@ -187,12 +187,6 @@ def check_cache(job: Job) -> None:
     """
     if job.settings.teacher.cache != "states":
         return
-    if job.side.joined:
-        raise SettingsError(
-            "teacher.cache = states with a student that reads texts in its own way: what is kept stands on the tokens "
-            "of the teacher",
-            expected='"auto", "logits" or "none"',
-        )
     terms = [term for phase in job.recipe.phases for term in phase.terms if term.weight]
     if (name := padding_read(terms)) is not None:
         raise SettingsError(
@@ -249,8 +243,6 @@ def expected(job: Job, rows: int, tokens: float) -> list[tuple[Shape, list[str],
     found = []
     chain = [Shape.of(job.config), *job.assistants, job.shape]
     for above, below in pairwise(chain):
-        if below is job.shape and job.side.joined:
-            continue
         fields: list[str] = []
         for phase in job.recipe.phases:
             terms = build_terms(

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
-from potstill.data.examples import Examples, without_labels
+from potstill.data.examples import Examples, is_labelled, without_labels
 from potstill.models.checkpointing import set_checkpointing
 from potstill.models.dropout import set_dropout
 from potstill.models.forward import forward_inputs, run_logits
@@ -27,7 +27,6 @@ from potstill.models.loading import longest_input
 from potstill.models.precision import held
 from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student
-from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.budget import LONGEST, Budget
 from potstill.pipeline.caching import heard
 from potstill.pipeline.job import Job
@@ -40,6 +39,7 @@ from potstill.pipeline.teach import (
     encode_examples,
     save_model,
     task_encoder,
+    with_head,
 )
 from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import pruned, teacher_ids
@@ -61,7 +61,7 @@ __all__ = [
 
 CALIBRATION_TOKENS = 10_000
 HARD_COST = 0.6
-"""Time of a step of the hard-label baseline, which runs no teacher, as a share of a distillation step."""
+"""Time of a step of the hard-label baseline as a share of a distillation step that runs a teacher or reads states."""
 
 
 def _calibration(model: PreTrainedModel, encodings: Encodings, seed: int) -> list[dict[str, Tensor]]:
@@ -122,19 +122,11 @@ def _own_length(context: Context, job: Job, tokenizer: Path) -> int:
 
 def _started(context: Context, job: Job, folder: Path) -> tuple[PreTrainedModel, Tensor | None, Path]:
     """The model, the basis where it was shrunk, and the folder of its tokenizer."""
-    task, seed = task_of(context), job.settings.run.seed
+    seed = job.settings.run.seed
     if job.way == "model":
         assert job.start is not None
         source = job.start.paths[0]
-        fresh = not has_classifier(source)
-        model = load_classifier(
-            source,
-            task.labels,
-            problem_type=task.problem_type,
-            new_head=fresh,
-            answers=task.scale(split_of(context, "train").labels),
-            seed=seed,
-        )
+        model = with_head(context, job, source)
         if job.side.cut:  # its basis leads to that model's states, not to the teacher's
             held(model, job.settings.distill.precision)
             model, _ = _shrunk(context, job, model, job.shape, _calibration_texts(context, job, source))
@@ -230,6 +222,8 @@ def _run_phase(
     )
     terms = in_units(terms, task.scale(split_of(context, "train").labels)[1])
     texts = _training_texts(context, augmented=phase.augmented)
+    if all(term.reads == "labels" for term in terms):
+        texts = texts.select(np.flatnonzero(is_labelled(texts.labels)))
     joined = stage == "student" and job.side.joined
     encodings, labels, ids = encode_examples(encoder, texts, with_spans=joined or bool(job.more))
     dev = split_of(context, "dev")
@@ -238,7 +232,7 @@ def _run_phase(
     batches = Batches(encodings, labels, ids, size, settings.run.seed, settings.distill.batch_tokens)
     planned = _planned_steps(phase, batches, parts)
     with contextlib.ExitStack() as stack:
-        spent = 0.0
+        spent, runs_teacher = 0.0, False
         if teacher is None:
             guide: Guide = LogitsGuide(training_scores(context)[encodings.example])
         else:
@@ -260,7 +254,7 @@ def _run_phase(
                     teacher_ids=teacher_ids(context, student) if alignment is None else None,
                 )
             )
-            spent = source.seconds
+            spent, runs_teacher = source.seconds, not source.cached
             guide = joined_guide(
                 context,
                 job,
@@ -295,7 +289,11 @@ def _run_phase(
             evaluate=dev_score(task, student, encoder.encode(dev.texts, dev.pairs), dev.labels),
             weight_decay=job.recipe.weight_decay,
             clip=job.recipe.clip,
-            followers=HARD_COST if stage == "student" and settings.evaluate.hard_labels and job.labelled else 0.0,
+            followers=0.0
+            if stage != "student" or not settings.evaluate.hard_labels or not job.labelled
+            else HARD_COST
+            if any(term.layers for term in terms) or runs_teacher
+            else 1.0,
             stretch=LONGEST,
             portion=portion,
             spent=spent,
@@ -314,17 +312,20 @@ def distilling_projections(
         torch.manual_seed(job.settings.run.seed)
         widths = (student.config.hidden_size, teacher.config.hidden_size)
         made = projections_for(named, *widths, shared=job.recipe.projection == "shared")
-    if (start / "projections.safetensors").is_file():
-        # General distillation may have trained a projection that no term here asks for.
-        learned, wanted = load_file(start / "projections.safetensors"), made.state_dict()
-        made.load_state_dict(wanted | {name: tensor for name, tensor in learned.items() if name in wanted})
-    elif (start / "basis.safetensors").is_file():
+    # What was cut or learned towards a model of another width is of no use here (above an assistant, general
+    # distillation has the teacher); and general distillation may have trained a projection that no term here asks for.
+    if (start / "basis.safetensors").is_file():
         basis = load_file(start / "basis.safetensors")["basis"]
         for linear in made.values():
             assert isinstance(linear, nn.Linear)
-            linear.weight.data.copy_(basis)
-            if linear.bias is not None:
-                linear.bias.data.zero_()
+            if linear.weight.shape == basis.shape:
+                linear.weight.data.copy_(basis)
+                if linear.bias is not None:
+                    linear.bias.data.zero_()
+    if (start / "projections.safetensors").is_file():
+        learned, wanted = load_file(start / "projections.safetensors"), made.state_dict()
+        fits = {n: tensor for n, tensor in learned.items() if n in wanted and tensor.shape == wanted[n].shape}
+        made.load_state_dict(wanted | fits)
     return made
 
 

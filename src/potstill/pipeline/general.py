@@ -1,5 +1,6 @@
 """General distillation: plain text, the teacher *before* fine-tuning, states only (TinyBERT's first pass)."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +72,8 @@ def general_stage(context: Context, job: Job, budget: Budget) -> None:
     tensors = {name: tensor.float().contiguous() for name, tensor in program.projections.state_dict().items()}
     if tensors:
         save_file(tensors, context.folder / "projections.safetensors")
+    if (context.done["start"] / "basis.safetensors").is_file():  # where an assistant teaches, the basis leads to it
+        shutil.copyfile(context.done["start"] / "basis.safetensors", context.folder / "basis.safetensors")
     named = [(term.name, term.weight, term.temperature) for term in program.declared]
     facts = phase_facts(trained, len(encodings), phase.batch_size, named)
     write_json(context.folder / "training.json", {"general": facts})

@@ -177,7 +177,10 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     if settings.evaluate.baseline is not None:
         baseline = resolve_model(settings.evaluate.baseline, report=report)
         checked_model(baseline)
-    recipe, notes = learnable(_recipe(settings), settings, side)
+    recipe, notes = _recipe(settings), tuple[str, ...]()
+    if settings.teacher.scores is None:
+        recipe, notes = learnable(recipe, settings, side)
+        _check_answers(settings, recipe)
     scores = None
     if settings.teacher.scores is not None:
         source = resolve_data(settings.teacher.scores, report=report)
@@ -361,6 +364,16 @@ def _check_different(teachers: Sequence[Source]) -> None:
                 expected="different ones",
                 fix="weight it by teacher.shares instead",
             )
+
+
+def _check_answers(settings: Settings, recipe: Recipe) -> None:
+    terms = [term for phase in recipe.phases for term in phase.terms if term.weight]
+    if settings.teacher.more and all(term.reads != "logits" for term in terms):
+        raise SettingsError(
+            f"several teachers under distill.mode = {recipe.name}, which learns no teacher's answers",
+            expected="a loss on answers, which are averaged",
+            fix="leave out all teachers but one, or choose distill.mode = potstill or logits",
+        )
 
 
 def _check_temperature(settings: Settings) -> None:

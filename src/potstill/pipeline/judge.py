@@ -106,7 +106,9 @@ def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
     """What `transformers` has no place for, beside the model: see contracts in docs/architecture.md."""
     task = task_of(context)
     settings = job.settings.data
-    source = {"teacher": model_facts(job.teacher)}
+    source: dict[str, Any] = {"teacher": model_facts(job.teacher)}
+    if job.more:
+        source["more"] = [model_facts(other) for other in job.more]
     if job.scores is not None:
         source = {"teacher": model_facts(job.scores.source), "base": model_facts(job.teacher)}
     write_json(
@@ -116,7 +118,7 @@ def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
             "task": task.kind,
             "labels": list(task.labels),
             "pair": task.pair,
-            "max_length": length_of(context, "student"),
+            "max_length": min(length_of(context, "student"), longest_input(read_config(folder))),
             "long_text": settings.long_text,
             "step": settings.step,
             "source": {**source, "potstill": __version__},

@@ -1,24 +1,19 @@
 """The stages of a run whose teacher is a file of scores: its data, and the model that the student is made from."""
 
-from pathlib import Path
-
 import numpy as np
 from safetensors.numpy import save_file
-from transformers import PreTrainedModel
 
 from potstill.data.encoding import TextEncoder
 from potstill.data.schema import LabelRule, SplitRule
-from potstill.errors import DataError
 from potstill.metrics import majority_share
 from potstill.models.loading import longest_input
-from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.findings import Findings
 from potstill.pipeline.job import Job
 from potstill.pipeline.prepare import write_splits
-from potstill.pipeline.results import split_of, task_of
+from potstill.pipeline.results import split_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.scored import aligned, read_scored, scored_splits
-from potstill.pipeline.teach import choose_length, save_model
+from potstill.pipeline.teach import choose_length, save_model, with_head
 from potstill.storage import write_json
 
 __all__ = ["base_stage", "scored_data"]
@@ -30,7 +25,7 @@ def scored_data(context: Context, job: Job) -> None:
     settings = job.settings.data
     made = read_scored(job.settings, job.data, job.unlabelled, job.scores.source, job.columns, context.report)
     rule = LabelRule(settings.label_threshold, settings.label_margin or 0.0)
-    cuts = SplitRule(settings.dev_share, settings.test_share, settings.bad_rows)
+    cuts = SplitRule(settings.dev_share, settings.test_share, settings.bad_rows, settings.rows)
     splits = scored_splits(made, rule, cuts, context.report)
     parts = {name: getattr(splits, name) for name in ("train", "dev", "test", "unlabelled")}
     arrays = {name: aligned(made, part.example_id) for name, part in parts.items() if part is not None}
@@ -68,14 +63,4 @@ def base_stage(context: Context, job: Job) -> None:
     encoder = TextEncoder.from_folder(folder, max_length=limit)
     length = choose_length(job, encoder, split_of(context, "train"), limit)
     write_json(context.folder / "task.json", {"max_length": length})
-    save_model(_with_head(context, job, folder), context.folder / "model", folder)
-
-
-def _with_head(context: Context, job: Job, folder: Path) -> PreTrainedModel:
-    labels, seed = task_of(context).labels, job.settings.run.seed
-    if has_classifier(folder):
-        try:
-            return load_classifier(folder, labels)
-        except DataError as error:
-            context.report.note(f"{error.got}: its head is for another task, and a fresh one takes its place")
-    return load_classifier(folder, labels, new_head=True, seed=seed)
+    save_model(with_head(context, job, folder), context.folder / "model", folder)

@@ -31,6 +31,7 @@ from potstill.pipeline.run import Context, Stage
 from potstill.pipeline.scored_stages import base_stage, scored_data
 from potstill.pipeline.tune_stages import hard_labels_stage, small_baseline_stage, teacher_stage
 from potstill.pipeline.vocabulary import STAGE, vocabulary_stage
+from potstill.recipes import Recipe
 
 __all__ = ["build_stages", "student_stages"]
 
@@ -240,7 +241,7 @@ class _Stages:
             self.add(
                 name,
                 partial(assistant_stage, job=self.job, budget=self.budget, stage=name, shape=shape, above=above),
-                depends={**self.distilled, **self.cached, "shape": str(shape)},
+                depends={**self.distilled, **self.cached, "shape": str(shape), "terms": _taught(self.job.recipe)},
                 needs=("data", "teacher", "augment", above, *logits, *self.answers),
                 detail=f"{shape}, distilled from {above}",
                 share=2,
@@ -260,6 +261,7 @@ class _Stages:
         """Where the student starts; returns the stage that has its model."""
         job, settings = self.job, self.settings
         way = {"way": job.way, "other": job.start.sha256 if job.start else None, "mapping": settings.distill.mapping}
+        way["layers"] = job.start_layers
         length = {"max_length": settings.data.max_length} if job.side.joined else {}
         self.add(
             "start",
@@ -369,3 +371,8 @@ class _Stages:
             needs=("data", *models.values()),
             detail="every model on dev and test",
         )
+
+
+def _taught(recipe: Recipe) -> list[list[str]]:
+    """The terms of each phase, without those that two sides cannot compare."""
+    return [[term.name for term in phase.terms if term.weight] for phase in recipe.phases]

@@ -2,21 +2,26 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedModel
 
+from potstill.config import DistillSettings
 from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import Examples
+from potstill.errors import DataError, ModelError
+from potstill.models.checkpointing import set_checkpointing
 from potstill.models.dropout import set_dropout
 from potstill.models.forward import run_logits
 from potstill.models.loading import longest_input, read_config
+from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job
-from potstill.pipeline.results import task_of
+from potstill.pipeline.results import split_of, task_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.training import phase_facts, run_training
 from potstill.recipes.fine_tuning import FineTuning
@@ -31,6 +36,7 @@ __all__ = [
     "fine_tune",
     "save_model",
     "task_encoder",
+    "with_head",
 ]
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "merges.txt")
@@ -49,6 +55,19 @@ def save_model(model: PreTrainedModel, folder: Path, tokenizer_from: Path) -> No
     for path in folder.glob("*.safetensors"):
         path.chmod(0o644)  # they are written for the owner alone
     copy_tokenizer(tokenizer_from, folder)
+
+
+def with_head(context: Context, job: Job, folder: Path) -> PreTrainedModel:
+    """The model in `folder` with a head for the task: its own where that fits, else a fresh one."""
+    task = task_of(context)
+    load = partial(load_classifier, folder, task.labels, problem_type=task.problem_type)
+    if has_classifier(folder):
+        try:
+            return load()
+        except (DataError, ModelError) as error:
+            context.report.note(f"{error.got}: its head is for another task, and a fresh one takes its place")
+    answers = task.scale(split_of(context, "train").labels)
+    return load(new_head=True, answers=answers, seed=job.settings.run.seed)
 
 
 def choose_length(job: Job, encoder: TextEncoder, examples: Examples, longest: int) -> int:
@@ -106,28 +125,32 @@ def fine_tune(
     steps: int | None = None,
     portion: float = 1.0,
     dropout: bool = True,
+    memory: DistillSettings | None = None,
 ) -> dict[str, Any]:
     """Train a model on gold answers (BERT §4, A.3); it is changed in place. Returns facts for training.json.
 
     `steps`, where given, takes the place of `epochs`; `portion` is as in `Budget.allot`; `dropout`: whether it
-    is on.
+    is on; `memory`: whose accumulation, bound of tokens and gradient checkpointing hold, None for none of them.
     """
     settings, task = job.settings, task_of(context)
     set_dropout(model, on=dropout)
+    parts, most = (1, None) if memory is None else (memory.accumulate, memory.batch_tokens)
+    set_checkpointing(model, on=memory is not None and memory.gradient_checkpointing)
     encodings, labels, ids = encode_examples(encoder, examples)
-    batches = Batches(encodings, labels, ids, int(hyper["batch_size"]), settings.run.seed)
+    batches = Batches(encodings, labels, ids, int(hyper["batch_size"]) // parts, settings.run.seed, most)
     dev_encodings = encoder.encode(dev.texts, dev.pairs)
     if steps is None:
         steps = max(1, round(epochs * -(-len(encodings) // int(hyper["batch_size"]))))
     trained = run_training(
         context,
         job.conditions,
-        FineTuning(model, batches, task.loss),
+        FineTuning(model, batches, task.loss, unit=task.scale(examples.labels)[1]),
+        accumulate=parts,
         stage=stage,
         phase="fine-tuning",
         planned=steps,
         schedule=lambda n: Schedule(
-            n, hyper["learning_rate"], warmup=hyper["warmup"], average=hyper.get("average", 0.0)
+            n, hyper["learning_rate"], warmup=hyper["warmup"], average=hyper.get("average", 0.0), accumulate=parts
         ),
         budget=budget,
         evaluate=dev_score(task, model, dev_encodings, dev.labels),

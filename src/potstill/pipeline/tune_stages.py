@@ -129,6 +129,7 @@ def hard_labels_stage(context: Context, job: Job, budget: Budget, *, start: str,
         budget=unlimited,
         hyper=hyper,
         dropout=phase.dropout,
+        memory=job.settings.distill,
     )
     save_model(model, context.folder / "model", context.done[start] / "model")
     write_json(context.folder / "training.json", {"hard-labels": facts})

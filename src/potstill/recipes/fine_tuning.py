@@ -26,11 +26,15 @@ class FineTuning:
         model: Trained.
         batches: Its windows and their gold answers.
         loss: `Task.loss`: cross-entropy on labels, squared error on scores.
+        unit: The spread of the scores, 1 for labels: the loss counts in its squares, so that clipping and learning do
+            not depend on the unit of the scores.
     """
 
-    def __init__(self, model: PreTrainedModel, batches: Batches, loss: Loss = hard_cross_entropy) -> None:
+    def __init__(
+        self, model: PreTrainedModel, batches: Batches, loss: Loss = hard_cross_entropy, *, unit: float = 1.0
+    ) -> None:
         self.modules: dict[str, nn.Module] = {"model": model}
-        self.weights = {"hard": 1.0}
+        self.weights = {"hard": 1.0 / unit**2}
         self.model, self.data, self.loss = model, batches, loss
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:

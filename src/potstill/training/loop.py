@@ -73,6 +73,18 @@ class Schedule:
         """The schedule with `total` updates in all, decided before update `step`."""
         return replace(self, changes=(*self.changes, (step, total)))
 
+    def progress(self, step: int) -> float:
+        """Share of the updates that is behind update `step` (0-based), 0 at the first to 1 at the last.
+
+        Where their number was changed, it goes on from where it stood, evenly to 1 at the new end.
+        """
+        passed = [change for change in self.changes if change[0] <= step]
+        if not passed:
+            return step / max(1, self.steps - 1)
+        at, total = passed[-1]
+        begun = replace(self, changes=tuple(passed[:-1])).progress(at)
+        return begun + (1.0 - begun) * (step - at) / max(1, total - 1 - at)
+
     def rate(self, step: int) -> float:
         """Learning rate of update `step` (0-based)."""
         passed = [change for change in self.changes if change[0] <= step]
@@ -166,7 +178,7 @@ class _Training:
 
     def update(self, micro_batches: list[np.ndarray], seed: tuple[object, ...]) -> None:
         """One optimiser step: the loss is Σ weight · Σ sum / Σ count over all its micro-batches, whoever runs them."""
-        self.program.advance(self.step / max(1, self.schedule.total - 1))
+        self.program.advance(self.schedule.progress(self.step))
         seeds = [counter_seed(*seed, self.step, number) for number in range(len(micro_batches))]
         found = collect_gradients(self.program, self.optimiser, micro_batches, seeds, self.processes)
         for terms, rows in zip(found, micro_batches, strict=True):
