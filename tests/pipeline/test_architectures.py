@@ -13,7 +13,7 @@ from potstill.errors import ModelError
 from potstill.models.student import Shape
 from potstill.pipeline import distill
 
-FEW = ("augment.method=none", "distill.epochs=1", "evaluate.hard_labels=false")
+FEW = ("augment.method=none", "distill.epochs=1", "evaluate.hard_labels=false", "export.formats=[]")
 
 
 def job(folder, kind, *overrides, **more):

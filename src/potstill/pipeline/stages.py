@@ -260,8 +260,8 @@ class _Stages:
     def add_start(self, above: str) -> str:
         """Where the student starts; returns the stage that has its model."""
         job, settings = self.job, self.settings
-        way = {"way": job.way, "other": job.start.sha256 if job.start else None, "mapping": settings.distill.mapping}
-        way["layers"] = job.start_layers
+        way: dict[str, Any] = {"way": job.way, "other": job.start.sha256 if job.start else None}
+        way |= {"mapping": settings.distill.mapping, "layers": job.start_layers}
         length = {"max_length": settings.data.max_length} if job.side.joined else {}
         self.add(
             "start",
