@@ -13,7 +13,9 @@ from potstill.data.encoding import TextEncoder
 from potstill.errors import ModelError
 from potstill.losses import logits_mse
 from potstill.models.forward import run_logits
+from potstill.models.teacher_cache import TeacherCache
 from potstill.recipes import RECIPES, build_terms
+from potstill.recipes.cached import CachedGuide, fields_of
 from potstill.recipes.distilling import Distilling, projections_for
 from potstill.recipes.guidance import LiveGuide, LogitsGuide
 from potstill.recipes.joined import EnsembleGuide, JoinedGuide, average_answers
@@ -198,6 +200,20 @@ def test_answers_known_before_are_those_of_a_run():
     assert alignment.answers(theirs) == pytest.approx(live, abs=1e-5)
     with pytest.raises(ModelError, match="a teacher's side of"):
         JoinedGuide(LogitsGuide(theirs[:-1]), terms, alignment)
+
+
+def test_what_is_kept_on_disk_is_joined_as_what_is_run(tmp_path):
+    own, other = encodings_of("bpe", 24, long_text="window"), encodings_of("wordpiece", 40, long_text="window")
+    alignment, (student, teacher) = Alignment(own, other), models("bert")
+    terms, rows = terms_of(), np.array([5, 0, 3])
+    cache = TeacherCache(tmp_path / "cache", other, fields_of(terms, biased=True))
+    cache.fill(teacher)
+    found = []
+    for inner in (LiveGuide(teacher, terms, other), CachedGuide(teacher, cache)):
+        program = program_of(own, JoinedGuide(inner, terms, alignment), student, terms)
+        found.append({name: float(value.sum.detach()) for name, value in program.step(rows).items()})
+        program.close()
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["potstill", "paper", "minilm", "minilm2", "reference"])
