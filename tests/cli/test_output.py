@@ -1,4 +1,4 @@
-"""Standard output holds results alone."""
+"""Standard output holds results alone, and what they say of a run."""
 
 import json
 import os
@@ -6,9 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from tests.report.sample import full, scored
 
 from potstill import storage
 from potstill.cli.output import answer_file, results, write_json
+from potstill.cli.summary import summary_lines
 from potstill.errors import StorageError
 
 
@@ -111,3 +113,13 @@ def test_an_answer_file_that_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be written"), answer_file(tmp_path / "file" / "x"):
         pass
+
+
+@pytest.mark.parametrize(("made", "told"), [(full, "91.2 %"), (scored, "0.912")])
+def test_further_teachers_are_scored_as_the_first_is(made, told):
+    report = made()
+    another = {"score": {"value": 0.912, "low": 0.9, "high": 0.92, "n": 90}}
+    lines = "\n".join(summary_lines(report | {"teachers": {"more": [another], "together": another}}))
+    (line,) = [line for line in lines.splitlines() if line.startswith("further teachers")]
+    assert line.count(told) == 2
+    assert ("%" in line) == ("%" in told)

@@ -104,6 +104,7 @@ def test_weights_must_leave_a_term():
 def test_weights_and_temperature_may_move():
     assert WeightSettings(hidden=[1, 0.5]).hidden == (1, 0.5)
     assert DistillSettings(temperature=[4, 1]).temperature == (4, 1)
+    assert (WeightSettings(hidden=[0, 0]).hidden, DistillSettings(temperature=[2, 2]).temperature) == (0, 2)
     for wrong in ([1], [1, 2, 3], [-1, 0], "1"):
         with pytest.raises(ValueError, match="hidden"):
             WeightSettings(hidden=wrong)

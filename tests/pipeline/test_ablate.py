@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from tests.models.test_masked_lm import masked_lm
 from tests.pipeline.test_distill import Stages
 from tests.pipeline.tiny_job import tiny_settings, with_trained_teacher, write_rows
 
@@ -181,6 +182,20 @@ def test_equal_steps(finished: tuple[Path, dict, Stages], tmp_path: Path) -> Non
     assert [row["steps"] for row in made.values()] == [7, 7]
 
 
+def test_the_masked_lm_that_reads_labels_takes_no_part_of_a_cells_steps(
+    finished: tuple[Path, dict, Stages], tmp_path: Path
+) -> None:
+    folder, _, _ = finished
+    shutil.copytree(folder / "ablation", tmp_path / "again")
+    own = (f'augment.model="{masked_lm(tmp_path / "lm")}"', "augment.method=conditional-masked-lm", "augment.epochs=1")
+    same = (f'run.out="{tmp_path}/again"', "ablate.seeds=1", "ablate.cells=no-augmentation", "ablate.steps=10")
+    made = rows_of(ablate(ablation(folder, *same, *own)))
+    assert [row["steps"] for row in made.values()] == [10, 10]
+    facts = next((tmp_path / "again" / "stages").glob("conditional-masked-lm-*/training.json"))
+    texts = len(Examples.read(next((tmp_path / "again" / "stages").glob("data-*/train.arrow"))))
+    assert json.loads(facts.read_text())["masked"]["steps"] == -(-texts // 32), "its own epochs"
+
+
 def test_equal_time_is_shared_by_the_trainings_of_a_cell(tmp_path: Path) -> None:
     def steps(budget: CellBudget, stage: str, phase: str, planned: int, **more: float) -> int:
         context = Context(tmp_path, tmp_path, {}, SILENT)
@@ -210,6 +225,9 @@ def test_what_cannot_be_is_refused_before_work(finished: tuple[Path, dict, Stage
         (SettingsError, "ablate.minutes = 1 and ablate.steps = 5", "ablate.minutes=1\nablate.steps=5"),
         (SettingsError, "run.budget = 3 in an ablation; .*ablate.minutes", "run.budget=3"),
         (ModelError, "heads", "student.shape=1x16x32x2\ndistill.mode=paper"),
+        (SettingsError, "teacher.scores = a.csv in an ablation", "teacher.source=\nteacher.scores=a.csv"),
+        (SettingsError, "teacher.cache = states with .*padding", "teacher.cache=states\ndistill.mode=reference"),
+        (SettingsError, "accumulate = 2 with the similarity loss", "distill.accumulate=2\ndistill.mode=vectors"),
     ):
         with pytest.raises(error, match=told):
             ablate(ablation(folder, out, *override.split("\n")))
@@ -301,6 +319,31 @@ def test_the_papers_own_cells_in_its_own_mode(finished: tuple[Path, dict, Stages
     assert rows["no-transformer"].difference == pytest.approx(-0.193)
     changes = {cell.name: cell.changes for cell in cells}
     assert changes["no-logits"] == {"distill.weights.logits": 0.0, "distill.weights.hard": 1.0}, "the head is trained"
+
+
+def names_of(folder: Path, *overrides: str) -> set[str]:
+    settings = ablation(folder, "ablate.cells=[]", "augment.copies=", *overrides)
+    return {cell.name for cell in cells_of(settings, start="random", shape="1x16x32x4")}
+
+
+def test_cells_follow_what_a_method_does_with_scores(finished: tuple[Path, dict, Stages]) -> None:
+    """As published: no augmentation on a regression, and in the released code the gold scores at the end."""
+    folder, _, _ = finished
+    labels, scores = (names_of(folder, f"data.task={task}") for task in ("classification", "regression"))
+    assert labels ^ scores == {"no-augmentation", "with-augmentation"}
+    assert "with-augmentation" in scores
+    assert "no-augmentation" in names_of(folder, "data.task=regression", "augment.copies=2")
+    reference = names_of(folder, "data.task=regression", "distill.mode=reference")
+    assert {"labels-alone", "no-hidden", "with-augmentation"} < reference
+    assert not {"no-logits", "logits-alone", "with-hard", "no-hard"} & reference
+
+
+def test_a_weight_that_stays_at_0_is_none(finished: tuple[Path, dict, Stages]) -> None:
+    folder, _, _ = finished
+    names = names_of(folder, "distill.weights.hidden=[0, 0]")
+    assert names == names_of(folder, "distill.weights.hidden=0")
+    assert "with-hidden" in names
+    assert "no-hidden" in names_of(folder, "distill.weights.hidden=[0, 1]")
 
 
 def test_the_list_says_what_is_refused(finished: tuple[Path, dict, Stages]) -> None:

@@ -10,7 +10,7 @@ from transformers import BertForMaskedLM
 
 from potstill.config import Settings
 from potstill.errors import ModelError, SettingsError
-from potstill.pipeline import distill
+from potstill.pipeline import distill, plan
 from potstill.pipeline.job import prepare_job
 from potstill.progress import SILENT
 from potstill.recipes import RECIPES
@@ -110,6 +110,16 @@ def test_what_cannot_be_is_refused_before_work(folder: Path, mode: str, override
     with pytest.raises(error, match=match):
         distill(settings_of(folder, mode, *(text.format(folder) for text in overrides)))
     assert not (folder / "run" / "stages").exists()
+
+
+def test_texts_that_are_compared_with_one_another_stand_in_one_part(folder: Path) -> None:
+    parts = settings_of(folder, "vectors", "distill.accumulate=2")
+    for run in (distill, plan):
+        with pytest.raises(SettingsError, match=r"distill.accumulate = 2 with the similarity loss.*fix: leave"):
+            run(parts)
+    assert not (folder / "run" / "stages").exists()
+    for more in ("distill.weights.similarity=0", "distill.accumulate=1"):
+        assert plan(settings_of(folder, "vectors", "distill.accumulate=2", more))["stages"]
 
 
 def test_minilm_under_a_teacher_with_a_relative_bias(tmp_path: Path) -> None:

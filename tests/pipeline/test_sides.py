@@ -159,6 +159,7 @@ def test_the_same_vocabulary_under_other_names_is_another_tokenizer(folder):
 
 REFUSED = {
     "distill.weights.attention=0.5": "distill.weights.attention = 0.5 between a teacher and a student .* of different",
+    "distill.weights.attention=[1, 0]": r"distill.weights.attention = \[1, 0\] between a teacher and a student",
     "distill.mode=reference": "distill.mode = reference .*different tokenizers.*fix: choose distill.mode = paper",
     "distill.mode=minilm2": "distillation on plain text between .*different tokenizers",
     'general.texts=["{folder}/train.tsv"]': "distillation on plain text between .*different tokenizers",

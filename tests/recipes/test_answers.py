@@ -44,6 +44,8 @@ def test_a_weight_that_was_set_is_refused_and_one_of_the_recipe_left_out() -> No
     assert made.left_out == ("hidden", "attention")
     with pytest.raises(SettingsError, match=r"distill.weights.hidden = 2 cannot be; fix: leave it out"):
         restricted(RECIPES["potstill"], ANSWERS, wanted={"hidden": 2.0}, **options)
+    with pytest.raises(SettingsError, match=r"distill.weights.hidden = \[1, 0\] cannot be"):
+        restricted(RECIPES["potstill"], ANSWERS, wanted={"hidden": (1.0, 0.0)}, **options)
 
 
 def first_step(student, terms, batches, logits):

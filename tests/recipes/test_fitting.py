@@ -1,5 +1,7 @@
 """Projections fitted before the first step: the ridge regression of numpy, over joined tokens alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,7 @@ from potstill.data.alignment import Alignment
 from potstill.recipes.distilling import projections_for
 from potstill.recipes.fitting import fit_projections
 from potstill.recipes.terms import HARD, HIDDEN, LOGITS
+from potstill.training import Ramp
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -52,6 +55,20 @@ def test_as_numpys_ridge_regression(shared):
     assert float(after.sum.detach()) < 0.8 * before
     assert after.count == program.counts(rows)["hidden"]
     assert not student.training
+
+
+def test_a_loss_that_begins_at_0_is_fitted_all_the_same():
+    own, other = encodings_of("wordpiece", 50), encodings_of("bpe", 20)
+    fitted = []
+    for weight in (1.0, Ramp(0.0, 1.0)):
+        student, teacher = models("bert")
+        terms = tuple(replace(term, weight=weight) for term in terms_of((HIDDEN, LOGITS, HARD)))
+        program = program_of(own, joined_guide(teacher, terms, Alignment(own, other)), student, terms)
+        drawn = program.projections["hidden"].weight.detach().clone()
+        fit_projections(program)
+        fitted.append(program.projections["hidden"].weight.detach())
+        assert not torch.equal(fitted[-1], drawn)
+    assert torch.equal(*fitted)
 
 
 def test_a_method_without_projections_is_left_alone():

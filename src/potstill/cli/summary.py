@@ -29,16 +29,16 @@ def summary_lines(report: Mapping[str, Any]) -> list[str]:
     if scores is not None:
         lines += _scores_lines(report, metric)
         metric = metric if scores["gold"].get(report["judged_on"]) else "agreement"
+    shown = _decimals if name in DECIMALS else _percent
     for role in ("teacher", "student") if scores is None else ("student",):
         model = report[role]
-        found = _decimals(model["score"]) if name in DECIMALS else _percent(model["score"])
         lines.append(
             f"{role:<8} {model['shape']:<16} {model['parameters'] / 1e6:7.2f} M parameters  {metric}"
-            f" {found}  ({report['judged_on']}, n = {model['score']['n']:,})"
+            f" {shown(model['score'])}  ({report['judged_on']}, n = {model['score']['n']:,})"
         )
     if (teachers := report.get("teachers")) is not None:
-        more = ", ".join(_percent(model["score"]) for model in teachers["more"])
-        lines.insert(3, f"further teachers {more}; all together {_percent(teachers['together']['score'])}")
+        more = ", ".join(shown(model["score"]) for model in teachers["more"])
+        lines.insert(3, f"further teachers {more}; all together {shown(teachers['together']['score'])}")
     if report.get("retention") is not None:
         lines.append(f"kept     {_percent(report['retention'])} of the teacher's {metric}")
     best = report.get("best_export")

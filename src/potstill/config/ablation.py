@@ -76,7 +76,17 @@ class AblateRunSettings(RunSettings):
 
 
 class AblateSettings(Settings):
-    """Everything that decides what an ablation does. `data.train` and `teacher.source` have no default."""
+    """Everything that decides what an ablation does. `data.train` has no default, nor has the teacher: a model."""
 
     ablate: CellSettings = Field(default_factory=CellSettings)
     run: AblateRunSettings = Field(default_factory=AblateRunSettings)
+
+    @model_validator(mode="after")
+    def _a_model_teaches(self) -> "AblateSettings":
+        if self.teacher.scores is not None:
+            raise SettingsError(
+                f"teacher.scores = {self.teacher.scores} in an ablation",
+                expected="a model as teacher: answers alone leave little to change",
+                fix="give a model as teacher.source, or run potstill distill",
+            )
+        return self

@@ -50,6 +50,10 @@ _TUPLE = BeforeValidator(_as_tuple)  # TOML has lists; one text alone is a list 
 
 _NUMBERS = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 
+_SETTLED = AfterValidator(
+    lambda value: value[0] if isinstance(value, tuple) and value[0] == value[1] else value
+)  # what moves from a number to itself is that number: [0, 0] is 0
+
 Text = Annotated[str, StringConstraints(min_length=1), Allowed("text in quotes, not empty", comment=False)]
 Place = Annotated[
     str,
@@ -94,11 +98,13 @@ _ABOVE_ZERO = Annotated[float, Field(gt=0)]
 Weight = Annotated[
     _FROM_ZERO | tuple[_FROM_ZERO, _FROM_ZERO],
     _NUMBERS,
+    _SETTLED,
     Allowed("a number from 0 up, or two such as [1.0, 0.0]: at the first step and at the last"),
 ]
 Temperature = Annotated[
     _ABOVE_ZERO | tuple[_ABOVE_ZERO, _ABOVE_ZERO],
     _NUMBERS,
+    _SETTLED,
     Allowed("a number above 0, or two such as [4.0, 1.0]: at the first step and at the last"),
 ]
 

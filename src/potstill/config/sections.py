@@ -224,7 +224,7 @@ class WeightSettings(Section):
 
     @model_validator(mode="after")
     def _agree(self) -> "WeightSettings":
-        if all(getattr(self, name) in (0, (0, 0)) for name in type(self).model_fields):
+        if all(getattr(self, name) == 0 for name in type(self).model_fields):
             raise SettingsError("every weight in distill.weights is 0", expected="at least one above 0")
         return self
 
@@ -280,7 +280,8 @@ class DistillSettings(Section):
     accumulate: int = Field(
         default=1,
         ge=1,
-        description="Parts that a step's examples are run in, one after the other: the same step in less memory.",
+        description="Parts that a step's examples are run in, one after the other: the same step in less memory; 1 "
+        "with a loss on the similarity of a step's texts.",
     )
     batch_tokens: int | None = Field(
         default=None,

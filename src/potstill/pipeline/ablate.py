@@ -16,11 +16,13 @@ import torch
 from potstill.config import AblateSettings, write_settings
 from potstill.errors import InputError, NonFiniteError, PotstillError, StorageError
 from potstill.pipeline.ablation import Refusal, Trial, read_trial, result_of, write_result
+from potstill.pipeline.augment_stages import CONDITIONAL
 from potstill.pipeline.budget import FEWEST, Allotment, Budget
 from potstill.pipeline.cells import FULL, Cell, cell_settings, cells_of, chosen_cells
+from potstill.pipeline.checked import checked_job
 from potstill.pipeline.distill import disk_bytes, teacher_refusal
 from potstill.pipeline.inputs import threads
-from potstill.pipeline.job import Job, prepare_job, teacher_name
+from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.results import task_in
 from potstill.pipeline.run import Context, Run, Stage, opened
 from potstill.pipeline.stages import student_stages
@@ -30,6 +32,9 @@ from potstill.storage import ensure_space, verify_folder
 from potstill.tasks import make_task
 
 __all__ = ["CellBudget", "ablate", "ablation_cells"]
+
+_SHARED = ("general", CONDITIONAL)
+"""Trainings that cells share: they have epochs of their own, and no part of a cell's time or steps."""
 
 
 def ablate(settings: AblateSettings, report: Reporter = SILENT) -> dict[str, Any]:
@@ -99,13 +104,13 @@ def _seeds(settings: AblateSettings) -> list[int]:
 
 def _prepare(settings: AblateSettings, report: Reporter) -> tuple[tuple[Cell, ...], dict[str, Job], list[Refusal]]:
     """The cells, the job of each that can be, and why the others cannot."""
-    full = prepare_job(cell_settings(settings, {}, settings.run.seed), report)
+    full = checked_job(cell_settings(settings, {}, settings.run.seed), report)
     every = cells_of(settings, start=full.way, shape=str(full.shape))
     cells = chosen_cells(every, settings.ablate.cells)
     jobs, refused = {FULL: full}, []
     for cell in cells[1:]:
         try:
-            jobs[cell.name] = prepare_job(cell_settings(settings, cell.changes, settings.run.seed), SILENT)
+            jobs[cell.name] = checked_job(cell_settings(settings, cell.changes, settings.run.seed), SILENT)
         except InputError as error:
             refused.append(_refuse(cell, error, report))
     return cells, jobs, refused
@@ -146,7 +151,7 @@ def _run_cell(settings: AblateSettings, job: Job, cell: Cell, seed: int, shared:
     )
     job = replace(job, settings=cell_settings(settings, cell.changes, seed))
     stages = [stage for stage in student_stages(job, budget) if stage.name not in shared.done]
-    budget.begin({stage.name: stage.share for stage in stages if stage.share and stage.name != "general"})
+    budget.begin({stage.name: stage.share for stage in stages if stage.share and stage.name not in _SHARED})
     stages = list(_with_steps(stages, budget))
     for stage in stages:
         run.keys[stage.name] = run.key(stage)
@@ -187,7 +192,7 @@ def _keeping_facts(score: Callable[[Context], None]) -> Callable[[Context], None
 
 @dataclass
 class CellBudget(Budget):
-    """Time, or steps, for the trainings of a cell; general distillation, which cells share, has its own epochs.
+    """Time, or steps, for the trainings of a cell; those that cells share have their own epochs.
 
     Attributes:
         steps: For all of them together; None: by time, or by the recipe.

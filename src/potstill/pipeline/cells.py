@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from potstill.config import AblateSettings, Settings
 from potstill.errors import SettingsError
-from potstill.recipes import RECIPES, Recipe
+from potstill.recipes import RECIPES, Recipe, for_task
 from potstill.recipes.tinybert import PAPER
+from potstill.tasks import make_task
 
 __all__ = ["FULL", "PAPER_FULL", "Cell", "PaperRow", "cell_settings", "cells_of", "chosen_cells"]
 
@@ -87,7 +88,7 @@ def cells_of(settings: AblateSettings, *, start: str, shape: str) -> tuple[Cell,
         start: How the full recipe's student starts: shrunk, layers, random, or `model`.
         shape: Its shape.
     """
-    recipe = RECIPES[settings.distill.mode]
+    recipe = for_task(RECIPES[settings.distill.mode], make_task(settings.data.task))
     used = _weights(settings, recipe)
     found = [Cell(FULL, "the recipe as it is", "recipe")]
     found += _losses(used)
@@ -166,12 +167,9 @@ def _losses(weights: Mapping[str, float]) -> Iterator[Cell]:
         yield from cell("labels-alone", "the labels alone, no teacher", alone("hard"))
     if "logits" in weights:
         yield from cell("logits-alone", "the teacher's answers alone", alone("logits"))
-    for name in used:
-        if name == "logits" and weights.get("hard") == 0.0:  # else nothing would train the head
-            title = "without the logits loss: labels in its place"
-            yield from cell("no-logits", title, {"logits": 0.0, "hard": 1.0})
-        else:
-            yield from cell(f"no-{name}", f"without the {name} loss", {name: 0.0})
+    for name in used if weights.get("logits") else [name for name in used if name != "hard"]:
+        title, changed = _without(name, weights)
+        yield from cell(f"no-{name}", title, changed)
     inner = [name for name in ("hidden", "attention") if name in used]
     if len(inner) == 2:
         yield from cell("no-transformer", "without hidden and attention losses", dict.fromkeys(inner, 0.0))
@@ -179,6 +177,13 @@ def _losses(weights: Mapping[str, float]) -> Iterator[Cell]:
     yield from cell("no-states", f"without {', '.join(states)} losses", dict.fromkeys(states, 0.0))
     for name in (name for name, weight in weights.items() if not weight):
         yield from cell(f"with-{name}", f"with the {name} loss, which the recipe leaves out", {name: 1.0})
+
+
+def _without(name: str, weights: Mapping[str, float]) -> tuple[str, dict[str, float]]:
+    """A title and weights; something on answers stays, else nothing would train the head."""
+    if name == "logits" and weights.get("hard") == 0.0:
+        return "without the logits loss: labels in its place", {"logits": 0.0, "hard": 1.0}
+    return f"without the {name} loss", {name: 0.0}
 
 
 def _mappings(settings: Settings, recipe: Recipe, used: Mapping[str, float], start: str) -> Iterator[Cell]:
@@ -208,7 +213,8 @@ def _texts(settings: Settings, recipe: Recipe) -> Iterator[Cell]:
     copies = recipe.copies if augment.copies is None else augment.copies
     if any(phase.augmented for phase in recipe.phases):
         if augment.method != "none" and copies:
-            yield Cell("no-augmentation", "without augmented texts", "texts", {"augment.method": "none"})
+            unused = {} if augment.model is None else {"augment.model": None}  # it is refused beside "none"
+            yield Cell("no-augmentation", "without augmented texts", "texts", {"augment.method": "none", **unused})
         else:
             made = {"augment.method": "auto", "augment.copies": copies or PAPER.copies}
             yield Cell("with-augmentation", "with augmented texts", "texts", made)

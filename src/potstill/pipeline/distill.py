@@ -11,9 +11,9 @@ from potstill.errors import GateRefused
 from potstill.metrics import Metric
 from potstill.pipeline.assemble import assemble, refused_report
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.caching import check_cache
+from potstill.pipeline.checked import checked_job
 from potstill.pipeline.inputs import threads, weight_bytes
-from potstill.pipeline.job import Job, prepare_job
+from potstill.pipeline.job import Job
 from potstill.pipeline.publish import publish, published
 from potstill.pipeline.results import read_split, task_in
 from potstill.pipeline.run import Run, opened
@@ -48,8 +48,7 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
     """
     out = Path(settings.run.out)
     with opened(out, "data"):
-        job = prepare_job(settings, report)
-        check_cache(job)
+        job = checked_job(settings, report)
         ensure_space(out, disk_bytes(job))
         for line in job.notes:
             report.note(line)

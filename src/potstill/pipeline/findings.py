@@ -35,7 +35,7 @@ class Findings:
     gold: Mapping[str, bool]
 
     def as_dict(self) -> dict[str, Any]:
-        """For the data stage's facts, and for its key."""
+        """For the data stage's facts."""
         return {**vars(self), "labels": list(self.labels), **{n: dict(getattr(self, n)) for n in _BY_ROLE}}
 
     def lines(self, name: str) -> list[str]:

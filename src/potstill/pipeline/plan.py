@@ -8,10 +8,11 @@ from potstill.evaluation.cost import ParameterCounts, parameter_counts
 from potstill.models.loading import read_config
 from potstill.models.student import Shape, encoder_shapes, student_config
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.caching import cache_notes, check_cache, expected, rows_and_tokens
+from potstill.pipeline.caching import cache_notes, expected, rows_and_tokens
+from potstill.pipeline.checked import checked_job
 from potstill.pipeline.distil_stages import HARD_COST
 from potstill.pipeline.distill import budget_notes, disk_bytes, reserve_seconds
-from potstill.pipeline.job import Job, is_trained, prepare_job, teacher_name
+from potstill.pipeline.job import Job, is_trained, teacher_name
 from potstill.pipeline.run import Run, check_folder
 from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT
@@ -33,8 +34,7 @@ def plan(settings: Settings) -> dict[str, Any]:
     """
     out = Path(settings.run.out)
     check_folder(out, "data")
-    job = prepare_job(settings, SILENT)
-    check_cache(job)
+    job = checked_job(settings, SILENT)
     run = Run(out, SILENT)
     teacher = parameter_counts(encoder_shapes(job.config))
     student = _student(job)

@@ -19,6 +19,7 @@ from potstill.losses import hidden_mse_reference
 from potstill.models.loading import longest_input
 from potstill.models.student import Shape
 from potstill.recipes import Phase, Recipe
+from potstill.recipes.answers import weight_text
 from potstill.recipes.terms import Term
 
 __all__ = ["StudentSide", "learnable", "same_tokenizer", "student_side"]
@@ -131,7 +132,7 @@ def learnable(recipe: Recipe, settings: Settings, side: StudentSide) -> tuple[Re
     lost = [term.name for term in terms if term.reads in _OF_TOKEN_PAIRS]
     if chosen := [name for name in lost if weights.get(name)]:
         raise SettingsError(
-            f"distill.weights.{chosen[0]} = {weights[chosen[0]]:g} {between}",
+            f"distill.weights.{chosen[0]} = {weight_text(weights[chosen[0]])} {between}",
             expected="losses on tokens, vectors or answers: texts cut in two ways have not the same pairs of tokens",
             fix=f"leave distill.weights.{chosen[0]} out, or start the student from the teacher",
         )

@@ -40,6 +40,9 @@ def adapted(settings: Settings) -> Settings:
         ("student.assistants", settings.student.assistants != "none", "they are shrunk from a teacher"),
         ("augment.method", augment.method not in ("auto", "none"), "new texts would have no scores"),
         ("augment.copies", augment.copies, "new texts would have no scores"),
+        ("augment.model", augment.model, "new texts would have no scores"),
+        ("augment.vectors", augment.vectors, "new texts would have no scores"),
+        ("teacher.cache", settings.teacher.cache not in ("auto", "none"), "there is nobody whose words could be kept"),
         ("teacher.grid", settings.teacher.grid, "there is no teacher to fine-tune"),
     ]
     for key, is_set, why in refused:

@@ -8,7 +8,7 @@ from potstill.errors import SettingsError
 from potstill.recipes.recipe import Recipe
 from potstill.recipes.terms import Reads
 
-__all__ = ["Restricted", "restricted"]
+__all__ = ["Restricted", "restricted", "weight_text"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,11 @@ class Restricted:
     recipe: Recipe
     left_out: tuple[str, ...]
     phases: tuple[str, ...]
+
+
+def weight_text(value: float | tuple[float, float]) -> str:
+    """A weight as settings write it: one number, or two in brackets."""
+    return f"[{value[0]:g}, {value[1]:g}]" if isinstance(value, tuple) else f"{value:g}"
 
 
 def restricted(
@@ -51,9 +56,7 @@ def restricted(
         else:
             gone.append(phase.name)
     if chosen := [name for name in left_out if wanted.get(name)]:
-        value = wanted[chosen[0]]
-        shown = list(value) if isinstance(value, tuple) else f"{value:g}"
-        raise SettingsError(f"distill.weights.{chosen[0]} = {shown} {why}", fix=fix)
+        raise SettingsError(f"distill.weights.{chosen[0]} = {weight_text(wanted[chosen[0]])} {why}", fix=fix)
     made = replace(recipe, phases=tuple(phases), general=None, copies=0, projection="none")
     if not made.teaches_the_task:
         raise SettingsError(

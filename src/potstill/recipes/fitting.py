@@ -30,7 +30,7 @@ def fit_projections(program: Distilling, *, tokens: int = TOKENS) -> None:
         program: Its projections are changed in place; the student is in eval mode meanwhile.
         tokens: Of how many the states are measured, about.
     """
-    terms = [term for term in program.terms if term.layers and needs_projection(term) and term.weight]
+    terms = [term for term in program.declared if term.layers and needs_projection(term)]  # ramps from 0 too
     if not terms or not len(program.projections):
         return
     student, seen = program.student, 0.0
