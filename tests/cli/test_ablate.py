@@ -35,7 +35,9 @@ def test_refusals_are_one_line(run, tmp_path):
         (["--seeds", "0"], "ablate.seeds = 0"),
         (["--rows", "1"], "data.rows = 1"),
         (["--mode", "papre"], 'did you mean "paper"'),
-        (["--set", "run.budget=5"], "fix: set ablate.minutes"),
+        (["--set", "run.budget=5"], "fix: leave run.budget out (--set run.budget= takes it out of a file)"),
+        (["--cells", "no-hiden"], "fix: did you mean no-hidden?"),
+        (["--cells", "qqqq"], "fix: see --list"),
     ):
         ran = run(*arguments, *more)
         assert (ran.code, ran.out) == (2, ""), more
@@ -65,8 +67,28 @@ def test_the_table_and_the_json(run, replace, tmp_path):
     assert quiet.out == "ablation: runs/ablation/ablation.html\n"
 
 
+def test_several_teachers_and_a_file_with_a_budget(run, replace, tmp_path):
+    seen = []
+
+    def ablate(settings, report):
+        seen.append(settings)
+        return MADE
+
+    replace("pipeline", ablate=ablate)
+    ran = run("ablate", "--teacher", "a", "--teacher", "b", "--train", "d.tsv")
+    assert ran.code == 0, ran.err
+    assert (seen[0].teacher.source, seen[0].teacher.more) == ("a", ("b",))
+    (tmp_path / "x.toml").write_text('[data]\ntrain = "a"\n[teacher]\nsource = "t"\n[run]\nbudget = 5\n')
+    assert run("ablate", "x.toml", "--minutes", "1").code == 2
+    assert run("ablate", "x.toml", "--minutes", "1", "--set", "run.budget=").code == 0
+    assert (seen[-1].run.budget, seen[-1].ablate.minutes) == (None, 1.0)
+
+
 def test_a_settings_file_to_start_from(run, tmp_path):
     ran = run("init", "--job", "ablate", "a.toml")
     assert ran.code == 0, ran.err
     assert "then: potstill ablate a.toml" in ran.out
-    assert "[ablate]" in (tmp_path / "a.toml").read_text()
+    text = (tmp_path / "a.toml").read_text()
+    assert "[ablate]" in text
+    assert "# Of a distillation's settings, those under [export]" in text
+    assert "did you mean --job ablate?" in run("init", "--job", "ablat", "b.toml").err

@@ -107,6 +107,16 @@ def test_flags_go_before_the_file_and_set_before_flags(run, fake, tmp_path):
     assert fake.settings.run.seed == 3
 
 
+def test_a_teacher_named_takes_the_place_of_all_in_the_file(run, fake, tmp_path):
+    (tmp_path / "two.toml").write_text('[data]\ntrain = "a"\n[teacher]\nsource = "t"\nmore = ["u"]\n')
+    run("distill", "two.toml")
+    assert (fake.settings.teacher.source, fake.settings.teacher.more) == ("t", ("u",))
+    run("distill", "two.toml", "--teacher", "c")
+    assert (fake.settings.teacher.source, fake.settings.teacher.more) == ("c", ())
+    run("distill", "two.toml", "--teacher", "c", "--teacher", "d")
+    assert (fake.settings.teacher.source, fake.settings.teacher.more) == ("c", ("d",))
+
+
 def test_people_get_a_summary(run, fake):
     ran = run("distill", *FLAGS)
     assert ran.code == 0

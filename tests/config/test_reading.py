@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potstill.config import load_settings
+from potstill.config import AblateSettings, PretrainSettings, load_settings, read_settings
 from potstill.errors import SettingsError
 
 LEAST = ["data.train=train.tsv", "teacher.source=bert-base-uncased"]
@@ -101,7 +101,7 @@ def test_an_unknown_key_comes_before_what_is_wrong_because_of_it():
 def test_what_is_missing():
     message = str(refusal(least=[]))
     assert message.startswith("data.train is not set")
-    assert 'under [data] write train = "train.tsv"' in message
+    assert 'fix: give --train SOURCE, or under [data] write train = "train.tsv"' in message
     assert "also wrong: teacher.source" in message
 
 
@@ -137,6 +137,12 @@ def test_what_is_missing():
         ("data.label_margin=1", "data.label_margin = 1.0 without data.label_threshold; fix: set"),
         ("distill.weights=1", "distill.weights = 1; expected a section with embedding, hidden"),
         ("evaluate=3", "evaluate = 3; expected a section with baseline"),
+        ("distill.weights.hidden=[1]", "; fix: write 1, or two numbers"),
+        ("distill.temperature=[4.0]", "; fix: write 4.0, or two numbers"),
+        ('augment.method=["none", "ngram"]', '; fix: "none" stands alone, not in a list'),
+        ('student.assistants=["6x384", "none"]', '; fix: "none" stands alone, not in a list'),
+        ("teacher.shares=[1, 2]", "; fix: name as many shares as teachers, or leave teacher.shares out"),
+        ("student.layers=[0, 2]", "; fix: name as many, or change student.shape"),
     ],
 )
 def test_a_wrong_value_is_answered_with_got_expected_and_fix(override, message):
@@ -150,12 +156,23 @@ def test_a_wrong_value_is_answered_with_got_expected_and_fix(override, message):
         ("=3", "expected section.key=value"),
         ("teacher..epochs=3", "expected section.key=value"),
         ("export.formats=[1", "is not TOML"),
+        ("general.texts=[a.txt, b.txt]", 'fix: text stands in quotes, as in ["a.txt", "b.txt"]'),
         ("teacher.source.x=1", "source holds a value; expected a section"),
         ("teacher.epochs=3\nbatch_size=4", "more than one value"),
     ],
 )
 def test_a_malformed_override(override, message):
     assert message in str(refusal(override))
+
+
+def test_settings_of_another_command(tmp_path):
+    path = write(tmp_path, '[data]\ntrain = "a"\n[teacher]\nsource = "b"\n[ablate]\nseeds = 2\n')
+    assert "unknown section [ablate]; expected one of data, " in str(refusal(path=path))
+    assert "; fix: these are settings of potstill ablate: give them to it" in str(refusal(path=path))
+    assert read_settings(AblateSettings, path).ablate.seeds == 2
+    with pytest.raises(SettingsError, match=r"fix: these are settings of potstill ablate"):
+        read_settings(PretrainSettings, path)
+    assert "did you mean data.text?" in str(refusal("text=sentence"))
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from potstill.data.schema import (
     Columns,
     LabelRule,
+    ScoreRule,
     SplitRule,
     evaluation_keys,
     examples_without,
@@ -240,6 +241,11 @@ def test_a_file_in_another_encoding_is_told_how_to_mend_it():
     bad = [BadRow("file.csv", row, "not UTF-8 at byte 3") for row in range(2, 9)]
     with pytest.raises(DataError, match=r"fix: write the file in UTF-8 \(iconv .*data\.bad_rows"):
         load_splits(table(GOOD, bad=bad), dev=table(DEV), columns=TEXT)
+
+
+def test_names_where_scores_are_asked_for():
+    with pytest.raises(DataError, match=r"fix: if the labels are names, leave --task regression out; else mend them"):
+        load_splits(table(GOOD), dev=table(DEV), columns=TEXT, labels=ScoreRule())
 
 
 def test_no_more_than_50_rows_are_listed():

@@ -20,6 +20,8 @@ from potstill.errors import (
 )
 from potstill.inference import Predictor
 from potstill.pipeline import distill, plan
+from potstill.pipeline.job import prepare_job
+from potstill.progress import SILENT
 from potstill.storage import lock
 
 
@@ -151,7 +153,7 @@ REFUSED = [
     ("other heads", ["student.shape=1x16x32x2", "distill.mode=paper"], ModelError, "heads"),
     ("width of copied layers", ["student.start=layers"], ModelError, "width"),
     ("no such model", ['teacher.source="./nothing"'], SourceError, "nothing"),
-    ("no such layer", ["student.layers=[2]"], SettingsError, "from 0 to 1"),
+    ("no such layer", ["student.layers=[2]"], SettingsError, "from 0 to 1; fix: count from 0: the last layer is 1"),
     ("layers of nothing", ["student.layers=[1]", "student.start=random"], SettingsError, "student.start"),
     ("no masked LM", ["augment.method=masked-lm"], ModelError, "masked-LM head"),
     ("assistant larger", ['student.assistants=["3x32x64x4"]'], ModelError, "assistants: an assistant of 3 layers"),
@@ -167,6 +169,22 @@ def test_refused_with_one_line(tmp_path: Path, name: str, overrides: list[str], 
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run" / "stages" / "teacher").exists()
+
+
+def test_the_plan_looks_for_the_label(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no column 'sentiment'; expected one of 'text', 'label'"):
+        plan(tiny_settings(tmp_path, "data.label=sentiment"))
+
+
+def test_a_width_that_costs_heads_is_said(tmp_path: Path) -> None:
+    noted = plan(tiny_settings(tmp_path, "student.shape=1x13"))["notes"]
+    said = "student.shape 1x13: 13 cannot be cut into the teacher's 4 heads, so the student has 1; a width such as 12 "
+    assert f"{said}keeps 4" in noted
+    for chosen in ("1x16", "1x13x26x1"):
+        assert not any(
+            "cannot be cut" in line
+            for line in prepare_job(tiny_settings(tmp_path, f"student.shape={chosen}"), SILENT).notes
+        )
 
 
 def test_the_same_rows_in_two_roles(tmp_path: Path) -> None:

@@ -19,15 +19,24 @@ __all__ = ["ablate"]
 
 def ablate(  # one parameter is one flag
     settings: SettingsFile = None,
-    teacher: Annotated[str | None, typer.Option(metavar="SOURCE", help="The teacher, as for distill.")] = None,
+    teacher: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SOURCE", help="The teacher, or several by several flags, as for distill."),
+    ] = None,
     train: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to learn from.")] = None,
     dev: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to compare on.")] = None,
     test: Annotated[
-        str | None, typer.Option(metavar="SOURCE", help="Labelled examples for the table's last look.")
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Labelled examples for further columns of the table; nothing is chosen by them.",
+        ),
     ] = None,
     text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the text.")] = None,
     pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the second text.")] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the label.")] = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column that holds the label or the score.")
+    ] = None,
     rows: Annotated[int | None, typer.Option(metavar="N", help="Learn from so many rows of train.")] = None,
     student: Annotated[
         str | None, typer.Option(metavar="LxH", help="The student's shape: LxH or LxHxFFNxHEADS.")
@@ -36,7 +45,7 @@ def ablate(  # one parameter is one flag
         str | None, typer.Option(metavar="NAME", help="The method whose parts are changed: potstill, paper, ...")
     ] = None,
     cells: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME", help="Cells to run beside full; left out, all.")
+        str | None, typer.Option(metavar="NAME,NAME", help="Cells to run beside full (names by --list); left out, all.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(metavar="N", help="Seeds of each cell.")] = None,
     minutes: Annotated[
@@ -67,12 +76,13 @@ def ablate(  # one parameter is one flag
       potstill ablate --teacher pypi:minilm --train train.tsv --text sentence --student 4x312 --list
       potstill ablate --teacher pypi:minilm --train train.tsv --text sentence --student 4x312 \\
           --rows 8000 --minutes 1.5 --seeds 3 --out runs/ablation
-      potstill ablate sst2.toml --cells labels-alone,logits-alone,no-hidden --minutes 1
+      potstill ablate sst2.toml --cells labels-alone,logits-alone,no-hidden --minutes 1 --out runs/sst2-ablation
     """
     from potstill.config import AblateSettings, read_settings
 
     flags: dict[str, Any] = {
-        "teacher.source": teacher,
+        "teacher.source": teacher[0] if teacher else None,
+        "teacher.more": teacher[1:] if teacher else None,
         "data.train": train,
         "data.dev": dev,
         "data.test": test,

@@ -16,7 +16,8 @@ def cache(
 ) -> None:
     """List what is kept of teachers, or remove it.
 
-    It is their answers and inner states, in POTSTILL_CACHE: a run whose teacher's are gone runs the teacher again.
+    Teachers' answers and inner states are kept in POTSTILL_CACHE (not set: the platform's cache folder). Removing them
+    loses nothing: a run that needs them runs the teacher again.
 
     \b
     Example:

@@ -27,7 +27,10 @@ def distill(  # one parameter is one flag
     ] = None,
     teacher_scores: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE", help="In its place, a file of answers; it may be the train file."),
+        typer.Option(
+            metavar="SOURCE",
+            help="In place of --teacher, a file of answers (docs/scores.md); it may be the train file.",
+        ),
     ] = None,
     train: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to learn from.")] = None,
     dev: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to choose by.")] = None,
@@ -72,7 +75,7 @@ def distill(  # one parameter is one flag
 
     flags: dict[str, str | list[str] | int | float | None] = {
         "teacher.source": teacher[0] if teacher else None,
-        "teacher.more": teacher[1:] if teacher and len(teacher) > 1 else None,
+        "teacher.more": teacher[1:] if teacher else None,
         "teacher.scores": teacher_scores,
         "data.train": train,
         "data.dev": dev,

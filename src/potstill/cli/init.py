@@ -1,5 +1,6 @@
 """`potstill init`: a settings file to start from."""
 
+import difflib
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +36,9 @@ def init(
         "ablate": AblateSettings,
     }
     if job not in roots:
-        raise SettingsError(f"--job {job}", expected=" or ".join(roots))
+        near = difflib.get_close_matches(job, roots, 1, 0.5)
+        fix = f"did you mean --job {near[0]}?" if near else "name the command that will read the file: --job distill"
+        raise SettingsError(f"--job {job}", expected=" or ".join(roots), fix=fix)
     needed = "data.train and teacher.source"
     edited = {"distill": needed, "pretrain": "text.sources and model.source", "ablate": needed}
     if file.exists():

@@ -47,7 +47,9 @@ class CellSettings(Section):
     def _agree(self) -> "CellSettings":
         if self.minutes is not None and self.steps is not None:
             raise SettingsError(
-                f"ablate.minutes = {self.minutes:g} and ablate.steps = {self.steps}", expected="one of them"
+                f"ablate.minutes = {self.minutes:g} and ablate.steps = {self.steps}",
+                expected="one of them",
+                fix="leave one out",
             )
         return self
 
@@ -70,7 +72,9 @@ class AblateRunSettings(RunSettings):
     def _agree(self) -> "AblateRunSettings":
         if self.budget is not None:
             raise SettingsError(
-                f"run.budget = {self.budget:g} in an ablation", expected="the time of a cell", fix="set ablate.minutes"
+                f"run.budget = {self.budget:g} in an ablation",
+                expected="the time of a cell",
+                fix="leave run.budget out (--set run.budget= takes it out of a file), and set ablate.minutes",
             )
         return self
 

@@ -10,7 +10,16 @@ from pydantic.fields import FieldInfo
 
 from potstill.config.kinds import Allowed
 
-__all__ = ["allowed_values", "choices", "comment_on", "field_at", "holds_only_text", "nearest_keys", "section_of"]
+__all__ = [
+    "allowed_values",
+    "alone",
+    "choices",
+    "comment_on",
+    "field_at",
+    "holds_only_text",
+    "nearest_keys",
+    "section_of",
+]
 
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:
@@ -119,6 +128,12 @@ def choices(kind: Any) -> list[str]:
     if get_origin(kind) is Literal:
         return [value for value in get_args(kind) if isinstance(value, str)]
     return [value for part in get_args(kind) for value in choices(part)]
+
+
+def alone(field: FieldInfo) -> list[str]:
+    """The texts that a field takes in the place of a list, and not in one."""
+    parts = [part for part in get_args(field.annotation) if get_origin(part) is Literal]
+    return [value for part in parts for value in get_args(part) if isinstance(value, str)]
 
 
 def holds_only_text(field: FieldInfo) -> bool:

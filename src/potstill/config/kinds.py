@@ -99,7 +99,7 @@ Weight = Annotated[
     _FROM_ZERO | tuple[_FROM_ZERO, _FROM_ZERO],
     _NUMBERS,
     _SETTLED,
-    Allowed("a number from 0 up, or two such as [1.0, 0.0]: at the first step and at the last"),
+    Allowed("a number from 0 up, or two such as [1.0, 0.0]: at the first step and at the last", comment=False),
 ]
 Temperature = Annotated[
     _ABOVE_ZERO | tuple[_ABOVE_ZERO, _ABOVE_ZERO],

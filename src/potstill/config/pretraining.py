@@ -22,7 +22,12 @@ __all__ = [
 class TextSettings(Section):
     """What is read."""
 
-    sources: Sources = Field(description="Plain text to learn from.", examples=[["corpus.txt"]], min_length=1)
+    sources: Sources = Field(
+        description="Plain text to learn from.",
+        examples=[["corpus.txt"]],
+        min_length=1,
+        json_schema_extra={"flag": "--text SOURCE"},
+    )
     held_out: Source | None = Field(
         default=None,
         description="Plain text to judge by, never learned from; not set: held_out_share of the texts.",
@@ -46,6 +51,7 @@ class StartSettings(Section):
     source: Source = Field(
         description="An encoder, with a masked-LM head or without: a fresh head is then tied to its embeddings.",
         examples=["bert-base-uncased"],
+        json_schema_extra={"flag": "--model SOURCE"},
     )
     start: Literal["weights", "random"] = Field(
         default="weights", description="Go on from the model's weights, or take its architecture and tokenizer alone."

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from potstill.config.fields import allowed_values, choices, field_at, holds_only_text, nearest_keys, section_of
+from potstill.config.commands import COMMANDS
+from potstill.config.fields import allowed_values, alone, choices, field_at, holds_only_text, nearest_keys, section_of
 from potstill.config.sections import Settings
 from potstill.errors import SettingsError
 
@@ -99,7 +100,8 @@ def _parse(root: type[BaseModel], names: tuple[str, ...], value: str) -> Any:
         parsed = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError as error:
         if value[0] in "[{\"'":
-            raise SettingsError(f"--set {'.'.join(names)}={value} is not TOML: {error}") from error
+            fix = "text stands in quotes" + (', as in ["a.txt", "b.txt"]' if value[0] == "[" else "")
+            raise SettingsError(f"--set {'.'.join(names)}={value} is not TOML: {error}", fix=fix) from error
         return value
     if len(parsed) > 1:
         raise SettingsError(f"--set {'.'.join(names)}={value!r} holds more than one value", expected="one line")
@@ -127,7 +129,7 @@ def _explain(root: type[BaseModel], error: ValidationError, raw: Mapping[str, An
     key = next((key for key, kind in problems.items() if kind == "extra_forbidden"), next(iter(problems)))
     field = field_at(root, key)
     if field is None:
-        got, expected, fix = _unknown(root, key)
+        got, expected, fix = _foreign(root, key, raw) or _unknown(root, key)
     elif problems[key] == "missing":
         got, expected, fix = _missing(key, field)
     else:
@@ -158,9 +160,25 @@ def _unknown(root: type[BaseModel], key: tuple[str, ...]) -> tuple[str, str | No
     return f"unknown key {'.'.join(key)}", "one of " + ", ".join(model.model_fields), None
 
 
+def _foreign(
+    root: type[BaseModel], key: tuple[str, ...], raw: Mapping[str, Any]
+) -> tuple[str, str | None, str | None] | None:
+    """What is said of a section of another command's settings; None where they are no other command's."""
+    sections = {name for name, value in raw.items() if isinstance(value, dict) and value}
+    if key[0] in root.model_fields or key[0] not in sections:
+        return None
+    others = [name for other, name in COMMANDS.items() if sections <= other.model_fields.keys()]
+    if not others:
+        return None
+    fix = f"these are settings of potstill {others[0]}: give them to it, or leave [{key[0]}] out"
+    return f"unknown section [{key[0]}]", "one of " + ", ".join(root.model_fields), fix
+
+
 def _missing(key: tuple[str, ...], field: FieldInfo) -> tuple[str, str | None, str | None]:
     example = f"{key[-1]} = {_toml(field.examples[0])}" if field.examples else f"{key[-1]} = ..."
-    return f"{'.'.join(key)} is not set", allowed_values(field), f"under [{'.'.join(key[:-1])}] write {example}"
+    extra = field.json_schema_extra
+    flag = f"give {extra['flag']}, or " if isinstance(extra, dict) and "flag" in extra else ""
+    return f"{'.'.join(key)} is not set", allowed_values(field), f"{flag}under [{'.'.join(key[:-1])}] write {example}"
 
 
 def _wrong(key: tuple[str, ...], field: FieldInfo, raw: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
@@ -170,11 +188,21 @@ def _wrong(key: tuple[str, ...], field: FieldInfo, raw: Mapping[str, Any]) -> tu
     near = difflib.get_close_matches(str(value), choices(field.annotation), 1, 0.6)
     default = field.get_default(call_default_factory=True)
     fix = None
-    if near:
+    single = [name for name in alone(field) if isinstance(value, list) and name in value]
+    if single:
+        fix = f'"{single[0]}" stands alone, not in a list'
+    elif _is_single(value) and "or two such as" in allowed_values(field):
+        fix = f"write {_toml(value[0])}, or two numbers"
+    elif near:
         fix = f'did you mean "{near[0]}"?'
     elif section_of(field) is None and not field.is_required():
         fix = "leave it out" + ("" if default in (None, ()) else f" for the default, {_toml(default)}")
     return f"{'.'.join(key)} = {_toml(value)}", allowed_values(field), fix
+
+
+def _is_single(value: Any) -> bool:
+    """A list of one number above 0: the number itself is meant, or a second is missing."""
+    return isinstance(value, list) and len(value) == 1 and type(value[0]) in (int, float) and value[0] > 0
 
 
 def _toml(value: Any) -> str:

@@ -48,7 +48,10 @@ class TeacherSettings(Section):
         description="The teacher: a model fine-tuned on the task, or a bare encoder that is fine-tuned first. Needed "
         "where there is no teacher.scores.",
         examples=["bert-base-uncased"],
-        json_schema_extra={"shown": True},
+        json_schema_extra={
+            "shown": True,
+            "flag": "--teacher SOURCE (a file of answers, to potstill distill: --teacher-scores SOURCE)",
+        },
     )
     scores: Source | None = Field(
         default=None,
@@ -130,6 +133,7 @@ class TeacherSettings(Section):
             raise SettingsError(
                 f"teacher.shares of {len(self.shares)} numbers for {1 + len(self.more)} teachers",
                 expected="a number for each, that of teacher.source first",
+                fix="name as many shares as teachers, or leave teacher.shares out",
             )
         return self
 
@@ -190,12 +194,16 @@ class StudentSettings(Section):
             raise SettingsError(
                 f"student.layers names {len(self.layers)} layers",
                 expected=f"{count}, one for each layer of student.shape = {self.shape or DEFAULT_SHAPE}",
+                fix="name as many, or change student.shape",
             )
         return self
 
 
 class WeightSettings(Section):
-    """Weight of each loss term; not set: the mode's own; 0 leaves the term out."""
+    """Weight of each loss term; not set: the mode's own; 0 leaves the term out.
+
+    A number from 0 up, or two such as [1.0, 0.0]: at the first step and at the last.
+    """
 
     embedding: Weight | None = Field(
         default=None, description="Embedding output, student against teacher.", examples=[1.0]
@@ -262,8 +270,7 @@ class DistillSettings(Section):
     )
     temperature: Temperature | None = Field(
         default=None,
-        description="Temperature of both answers in the logits term; two: at the first step and at the last; not set: "
-        "the mode's own.",
+        description="Temperature of both answers in the logits term; not set: the mode's own.",
         examples=[2.0],
     )
     epochs: int | None = Field(default=None, ge=1, description="Epochs; not set: the mode's own.", examples=[10])
@@ -384,7 +391,7 @@ class Settings(Section):
                 if is_set:
                     raise SettingsError(
                         f'{key} with data.task = "regression"',
-                        expected="what a single score has",
+                        expected="a setting that scores have: this one is for labels",
                         fix=f"leave {key} out",
                     )
         return self

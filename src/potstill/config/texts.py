@@ -26,7 +26,11 @@ class DataSettings(Section):
         default="classification",
         description="What is answered: one label of several, or a number (the label column then holds scores).",
     )
-    train: Source = Field(description="Labelled examples to learn from.", examples=["train.tsv"])
+    train: Source = Field(
+        description="Labelled examples to learn from.",
+        examples=["train.tsv"],
+        json_schema_extra={"flag": "--train SOURCE"},
+    )
     dev: Source | None = Field(
         default=None, description="Labelled examples to choose by; not set: dev_share of train.", examples=["dev.tsv"]
     )
@@ -83,7 +87,8 @@ class DataSettings(Section):
     max_length: int | None = Field(
         default=None,
         ge=3,
-        description="Longest input in tokens; not set: the shortest of 64, 128, 256 ... that holds 95 % of the texts.",
+        description="Longest input in tokens, at most what the model has positions for; not set: the shortest of 64, "
+        "128, 256 ... that holds 95 % of the texts.",
         examples=[64],
     )
     long_text: Literal["cut", "window"] = Field(
@@ -154,7 +159,8 @@ class AugmentSettings(Section):
         description="How, one way or several. Words replaced, the label kept: by a masked LM, by one that has learned "
         "to read the label too, by nearest words in a GloVe file or in the teacher's embedding table. Left to the "
         "teacher to label: words masked, short phrases, new pairs of the texts that there are. auto: masked-lm where "
-        "the teacher has a head or augment.model is set, else glove where augment.vectors is set, else embeddings.",
+        "the teacher has a masked-LM head or augment.model is set, else glove where augment.vectors is set, else "
+        "embeddings.",
     )
     model: Source | None = Field(
         default=None,
@@ -167,7 +173,7 @@ class AugmentSettings(Section):
         ge=1,
         le=4096,
         description="New texts for each text, by each method; of a pair for each side; not set: the distillation "
-        "mode's own, none for scores.",
+        "mode's own, none on a regression or under teacher.scores.",
         examples=[10],
     )
     probability: float = Field(default=0.4, gt=0, le=1, description="How likely a word is replaced.")

@@ -11,8 +11,8 @@ from pydantic.fields import FieldInfo
 
 from potstill import storage
 from potstill.config.ablation import AblateSettings
+from potstill.config.commands import COMMANDS
 from potstill.config.fields import comment_on, section_of
-from potstill.config.pretraining import PretrainSettings
 from potstill.config.sections import Settings
 
 __all__ = ["commented_settings", "write_settings"]
@@ -24,11 +24,10 @@ _HEADER = """\
 # Relative paths are relative to the folder in which the command is run, not to this file.
 # A key that is left out has its default; a line that begins with # and a key shows one that is not set.
 """
-_COMMANDS: dict[type[BaseModel], str] = {
-    Settings: "distill",
-    PretrainSettings: "pretrain",
-    AblateSettings: "ablate",
-}
+_ABLATE_HEADER = """\
+# Of a distillation's settings, those under [export], and evaluate.baseline, hard_labels and tfidf, play no part here;
+# in the place of run.budget, which is refused, stands ablate.minutes.
+"""
 
 
 def write_settings(settings: BaseModel, path: Path) -> None:
@@ -47,7 +46,10 @@ def commented_settings(settings: BaseModel | type[BaseModel] = Settings) -> str:
         Text that is read back as the same settings.
     """
     values = _example(settings) if isinstance(settings, type) else settings
-    return _HEADER.replace("{command}", _COMMANDS[type(values)]) + _document(values, commented=True)
+    header = _HEADER.replace("{command}", COMMANDS[type(values)])
+    if isinstance(values, AblateSettings):
+        header += _ABLATE_HEADER
+    return header + _document(values, commented=True)
 
 
 def _example(root: type[BaseModel]) -> BaseModel:
@@ -75,7 +77,7 @@ def _section(name: str, parent: BaseModel, path: str, commented: bool) -> Iterat
     model = type(section)
     yield ""
     if commented:
-        yield from _comment((model.__doc__ or "").strip())
+        yield from _comment(" ".join((model.__doc__ or "").split()))
     yield f"[{path}]"
     nested = []
     for key, field in model.model_fields.items():

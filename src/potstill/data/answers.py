@@ -141,6 +141,7 @@ def _label_columns(
         raise DataError(
             f"{', '.join(table.sources[:3])}: no column for the label {missing[0]!r} beside {[c for c in found if c]}",
             expected=f"a column for each of {', '.join(map(repr, labels[:12]))}",
+            fix="add it, or give a column of labels and one of confidences (docs/scores.md)",
         )
     return tuple(name for name in found if name is not None)
 

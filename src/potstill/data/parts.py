@@ -166,6 +166,8 @@ def _check_budget(bad: Sequence[BadRow], total: int, role: str, budget: float) -
         undecodable = sum("UTF-8" in row.reason for row in bad)
         encoding = "write the file in UTF-8 (iconv -f latin1 -t utf-8 FILE), or " if undecodable * 2 > len(bad) else ""
         first = ", ".join(f"{row.file} row {row.row} ({row.reason})" for row in bad[:3])
+        if len(bad) == total and all(row.reason.startswith("score ") for row in bad):
+            encoding = "if the labels are names, leave --task regression out; else "
         raise DataError(
             f"{role}: {len(bad)} of {total} rows cannot be used: {first}{', …' if len(bad) > 3 else ''}",
             expected=f"at most {budget:.2%}",

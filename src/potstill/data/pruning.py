@@ -62,7 +62,9 @@ def kept_pieces(tokenizer: Tokenizer, counts: np.ndarray, *, most: int | None = 
     kept |= {vocabulary[unknown]} if unknown in vocabulary else set()
     if most is not None and len(kept) > most:
         raise ModelError(
-            f"a vocabulary of {most:,} pieces", expected=f"{len(kept):,} or more: special tokens and single characters"
+            f"a vocabulary of {most:,} pieces",
+            expected=f"{len(kept):,} or more: special tokens and single characters",
+            fix=f"set student.vocabulary to {len(kept)} at least",
         )
     names = {number: piece for piece, number in vocabulary.items()}
     for number in np.argsort(-counts, kind="stable"):

@@ -53,7 +53,8 @@ def read_deployment(folder: Path) -> Deployment:
     if not path.is_file():
         raise ModelError(
             f"{folder} has no {DEPLOYMENT}" if folder.is_dir() else f"{folder} is no folder",
-            expected="a folder that `potstill distill` wrote (the student/ folder of a run)",
+            expected="a folder that `potstill distill` wrote",
+            fix="give the student/ folder of a run, as in runs/NAME/student",
         )
     values = read_json(path)
     if not isinstance(values, dict):

@@ -193,6 +193,7 @@ def check_cache(job: Job) -> None:
             f"teacher.cache = states with distill.mode = {job.recipe.name}: its {name} loss averages over padding too, "
             "of which nothing is kept",
             expected='"auto", "logits" or "none"',
+            fix="leave teacher.cache out",
         )
     needed = sum(size for _, _, size in expected(job, *rows_and_tokens(job)))
     root = teacher_cache_folder()
@@ -218,10 +219,17 @@ def _most(job: Job) -> int:
 
 
 def rows_and_tokens(job: Job) -> tuple[int, float]:
-    """Rows of the training file, and their mean length in the teacher's tokens, by a sample."""
+    """Rows of the training file, and their mean length in the teacher's tokens, by a sample.
+
+    Raises:
+        DataError: A column that is needed is not there.
+    """
     source = job.data["train"]
+    needed = [name for name in (job.columns.text, job.columns.pair) if name is not None]
+    if job.scores is None:
+        needed.append(job.columns.label)
     form = job.settings.data.format or source.format
-    table = read_table(source.paths, format=form, columns=[job.columns.text], header=job.settings.data.header)
+    table = read_table(source.paths, format=form, columns=needed, header=job.settings.data.header)
     texts = [text or "" for text in table.column(job.columns.text)[:: max(1, len(table) // 500)]]
     limit = job.settings.data.max_length or 128
     encoded = TextEncoder.from_folder(job.teacher.paths[0], max_length=limit).encode(texts)

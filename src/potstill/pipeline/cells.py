@@ -4,6 +4,7 @@ The paper (Jiao et al. 2020, arXiv 1909.10351, tables 2 to 4) gives dev scores o
 are its averages over MNLI-m, MNLI-mm, MRPC and CoLA.
 """
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -106,8 +107,11 @@ def chosen_cells(every: tuple[Cell, ...], names: tuple[str, ...]) -> tuple[Cell,
     """
     known = [cell.name for cell in every]
     if unknown := [name for name in names if name not in known]:
+        near = difflib.get_close_matches(unknown[0], known, 1, 0.6)
         raise SettingsError(
-            f"ablate.cells names {unknown[0]}, which these settings do not have", expected=f"some of {', '.join(known)}"
+            f"ablate.cells names {unknown[0]}, which these settings do not have",
+            expected=f"some of {', '.join(known)}",
+            fix=f"did you mean {near[0]}?" if near else "see --list",
         )
     return tuple(cell for cell in every if not names or cell.name in (FULL, *names))
 

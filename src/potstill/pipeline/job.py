@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from transformers import PretrainedConfig
 
 from potstill.config import Settings
+from potstill.config.kinds import DEFAULT_SHAPE
 from potstill.data.encoding import TextEncoder
 from potstill.data.masking import MaskVocabulary
 from potstill.data.pruning import kept_pieces
@@ -190,6 +191,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         notes += left_out
     way = _way(settings, side.source, recipe)
     assistants = _assistants(settings, config)
+    notes += _head_notes(settings, config, side)
     shapes = (Shape.of(config), *assistants, side.shape)
     _check_shapes(settings, shapes, way, recipe)
     _check_start(settings, config, shapes, way, recipe, side)
@@ -303,6 +305,24 @@ def _check_masked(settings: Settings, teacher: Source, recipe: Recipe, configs: 
         )
 
 
+def _head_notes(settings: Settings, teacher: PretrainedConfig, side: StudentSide) -> tuple[str, ...]:
+    """A width that the heads of the model above do not divide gets fewer: said where the user named no number."""
+    wanted, named = settings.student.shape, settings.student.assistants
+    found = [("student.assistants", text, teacher, "assistant") for text in (() if named == "none" else named)]
+    if side.source is None or wanted is not None:
+        found.append(("student.shape", wanted or DEFAULT_SHAPE, side.config, "student"))
+    notes = []
+    for key, text, above, made in found:
+        shape, heads = Shape.under(text, above), int(above.num_attention_heads)
+        if text.count("x") == 1 and shape.heads != heads:
+            whose = "the teacher's" if above is teacher and settings.teacher.scores is None else "its model's"
+            notes.append(
+                f"{key} {text}: {shape.hidden} cannot be cut into {whose} {heads} heads, so the {made} has "
+                f"{shape.heads}; a width such as {max(1, shape.hidden // heads) * heads} keeps {heads}"
+            )
+    return tuple(notes)
+
+
 def _check_layers(settings: Settings, way: str, above: Shape) -> None:
     layers = settings.student.layers
     if layers is None:
@@ -314,7 +334,11 @@ def _check_layers(settings: Settings, way: str, above: Shape) -> None:
             fix="leave student.layers out",
         )
     if isinstance(layers, tuple) and max(layers) >= above.layers:
-        raise SettingsError(f"student.layers = {list(layers)}", expected=f"numbers from 0 to {above.layers - 1}")
+        raise SettingsError(
+            f"student.layers = {list(layers)}",
+            expected=f"numbers from 0 to {above.layers - 1}",
+            fix=f"count from 0: the last layer is {above.layers - 1}",
+        )
 
 
 def _check_extras(settings: Settings) -> None:
@@ -362,7 +386,7 @@ def _check_different(teachers: Sequence[Source]) -> None:
             raise SettingsError(
                 f"the teachers {number} and {also} ({one.name}, {other.name}) are the same model",
                 expected="different ones",
-                fix="weight it by teacher.shares instead",
+                fix="give it once; teacher.shares says how much it counts beside others",
             )
 
 
@@ -381,6 +405,7 @@ def _check_temperature(settings: Settings) -> None:
         raise SettingsError(
             f"distill.temperature = {list(settings.distill.temperature or ())} with several teachers",  # type: ignore[arg-type]
             expected="one number: their answers are averaged at it",
+            fix="set one temperature, or leave teacher.more out",
         )
 
 

@@ -266,6 +266,7 @@ def with_overrides(
         raise SettingsError(
             f"distill.weights.{unknown[0]} in the recipe {recipe.name!r}, which has no such term",
             expected=f"one of {', '.join(known)}",
+            fix="leave it out, or choose a distill.mode that has it (docs/methods)",
         )
 
     def change(phase: Phase) -> Phase:
