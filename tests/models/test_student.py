@@ -23,7 +23,8 @@ KINDS = sorted(STUDENTS)
         ("6x768", 12, (6, 768, 3072, 12)),  # TinyBERT6
         ("4x312x1200x12", 12, (4, 312, 1200, 12)),
         (" 2X128 ", 12, (2, 128, 512, 8)),
-        ("4x312", 16, (4, 312, 1200, 13)),
+        ("4x312", 16, (4, 312, 1200, 12)),  # BERT-large above it
+        ("4x312", 13, (4, 312, 1200, 13)),
         ("3x384x768", 12, (3, 384, 768, 12)),
         ("1x7", 12, (1, 7, 28, 7)),
         ("1x13", 12, (1, 13, 52, 1)),
@@ -41,7 +42,8 @@ def test_heads_divide_the_width_and_are_the_teachers_where_that_divides(layers, 
     shape = Shape.parse(f"{layers}x{hidden}", teacher_heads=heads)
     assert hidden % shape.heads == 0
     assert shape.heads <= heads
-    assert not [count for count in range(shape.heads + 1, heads + 1) if hidden % count == 0]
+    larger = [count for count in range(shape.heads + 1, heads + 1) if hidden % count == 0]
+    assert not larger or (hidden == 312 and shape.heads == 12 and heads not in larger)  # as published
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from tests.pipeline.tiny_job import tiny_settings
@@ -9,7 +10,9 @@ from tests.small_models import small_model
 from tests.tiny import tiny_tokenizer
 from transformers import AutoModelForSequenceClassification, ErnieConfig
 
+from potstill.data.encoding import TextEncoder
 from potstill.errors import ModelError
+from potstill.models.forward import run_logits
 from potstill.models.student import Shape
 from potstill.pipeline import distill
 
@@ -102,3 +105,36 @@ def test_what_cannot_be_is_refused_before_any_work(tmp_path, kind, more, said):
     with pytest.raises(ModelError, match=said):
         distill(job(tmp_path, kind, *shape, *more))
     assert not (tmp_path / "run" / "stages").exists()
+
+
+@pytest.mark.slow
+def test_a_teacher_of_berts_large_shape(tmp_path):
+    """24x1024 with 16 heads, at random, as it is; its own answers are the labels. The student has 12 heads."""
+    names = ("train", "dev", "test")
+    tiny_settings(tmp_path)  # writes the data, and a BERT whose tokenizer the teacher has
+    words = tiny_tokenizer().get_vocab_size()
+    sizes = {"layers": 24, "hidden": 1024, "heads": 16, "ffn": 4096, "labels": 2}
+    model = small_model("bert", scale=0.03, vocab_size=words, **sizes)
+    encoder = TextEncoder.from_folder(tmp_path / "teacher", max_length=32)
+    lines = {name: (tmp_path / f"{name}.tsv").read_text().splitlines() for name in names}
+    texts = {name: [line.split("\t")[0] for line in lines[name][1:]] for name in names}
+    logits = {name: run_logits(model, encoder.encode(texts[name])) for name in names}
+    gaps = {name: logits[name][:, 1] - logits[name][:, 0] for name in names}
+    middle = float(np.median(gaps["train"]))
+    assert float(gaps["train"].std()) > 1e-3
+    with torch.no_grad():
+        model.classifier.bias[1] -= middle
+    for name in names:
+        rows = [f"{text}\tLABEL_{int(gap > middle)}" for text, gap in zip(texts[name], gaps[name], strict=True)]
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    model.save_pretrained(tmp_path / "teacher")
+    settings = tiny_settings(
+        tmp_path, *FEW, "teacher.trained=true", "student.shape=4x312", "export.formats=[]", "distill.epochs=8"
+    )
+    distill(settings)
+    student, report = finished(tmp_path)
+    assert str(Shape.of(student.config)) == "4x312x1200x12"
+    assert report["teacher"]["shape"] == "24x1024x4096x16"
+    assert report["teacher"]["score"]["value"] == pytest.approx(1.0)
+    assert {term["name"] for term in report["recipe"]["stages"][0]["terms"]} >= {"queries", "keys", "hidden", "logits"}
+    assert report["student"]["score"]["value"] > 0.6

@@ -37,7 +37,7 @@ class Shape:
         """Read a shape word.
 
         FFN defaults to 4 times the width (1200 for 312, as published), or `ffn_ratio` times; heads to the teacher's
-        count where it divides the width, else to the largest smaller count that does.
+        count where it divides the width, else to the largest smaller count that does (12 for 312, as published).
 
         Raises:
             ModelError: Not of this form, a zero, or a width that the heads do not divide.
@@ -49,6 +49,8 @@ class Shape:
         if not layers or not hidden or (match[3] and not ffn) or (match[4] and not heads):
             raise ModelError(f"the shape {text!r}", expected="numbers above zero")
         ffn = ffn or (1200 if hidden == 312 and ffn_ratio == 4.0 else round(ffn_ratio * hidden))
+        if not heads and hidden == 312 and teacher_heads > 12 and hidden % teacher_heads:
+            heads = 12
         heads = heads or next(count for count in range(min(teacher_heads, hidden), 0, -1) if hidden % count == 0)
         if hidden % heads:
             fitting = [count for count in range(1, 65) if hidden % count == 0]
