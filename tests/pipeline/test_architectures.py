@@ -128,13 +128,16 @@ def test_a_teacher_of_berts_large_shape(tmp_path):
         rows = [f"{text}\tLABEL_{int(gap > middle)}" for text, gap in zip(texts[name], gaps[name], strict=True)]
         (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     model.save_pretrained(tmp_path / "teacher")
-    settings = tiny_settings(
-        tmp_path, *FEW, "teacher.trained=true", "student.shape=4x312", "export.formats=[]", "distill.epochs=8"
-    )
-    distill(settings)
+    own = ("teacher.trained=true", "student.shape=4x312", "distill.epochs=8", "distill.learning_rate=3e-4")
+    distill(tiny_settings(tmp_path, *FEW, *own))
     student, report = finished(tmp_path)
     assert str(Shape.of(student.config)) == "4x312x1200x12"
     assert report["teacher"]["shape"] == "24x1024x4096x16"
     assert report["teacher"]["score"]["value"] == pytest.approx(1.0)
-    assert {term["name"] for term in report["recipe"]["stages"][0]["terms"]} >= {"queries", "keys", "hidden", "logits"}
-    assert report["student"]["score"]["value"] > 0.6
+    (stage,) = [stage for stage in report["recipe"]["stages"] if stage["name"] == "student"]
+    learned = {term["name"] for term in stage["terms"]}
+    assert learned >= {"queries", "keys", "values", "hidden", "logits"}
+    curve = report["curves"]["student"]
+    # Labels that a random network gives are not to be learned from 240 texts; its states are.
+    for name in ("queries", "keys", "values", "hidden"):
+        assert curve[-1]["terms"][name] < 0.9 * curve[0]["terms"][name], name
