@@ -90,6 +90,11 @@ def test_other_heads_than_the_teachers_are_taught_by_relations(tmp_path):
             ("student.start=random",),
             "the attention loss of distill.mode = potstill.*weights.attention",
         ),
+        (
+            "ernie",
+            ("student.start=random", "distill.mode=logits", "distill.gradient_checkpointing=true"),
+            "gradient_checkpointing with a model of type 'ernie'",
+        ),
         ("mobilebert", (), "a teacher only; fix: name another small model"),
         ("modernbert", ("student.shape=2x24",), "heads 6 wide shrunk from rotary heads 8 wide.*fix: choose 2x16x36x4"),
         (

@@ -9,7 +9,7 @@ import functools
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from potstill.models.anatomy import encoder_parts
+from potstill.models.anatomy import ANATOMIES, encoder_parts
 
 __all__ = ["set_checkpointing"]
 
@@ -18,7 +18,12 @@ def set_checkpointing(model: PreTrainedModel, *, on: bool) -> None:
     """Whether training keeps no states inside the model's layers; gradients and dropout are the same either way.
 
     Costs about a third more time, and saves most of the memory of long inputs.
+
+    Raises:
+        ModelError: It is asked of an architecture whose layers are not known.
     """
+    if not on and model.config.model_type not in ANATOMIES:
+        return  # it never was
     for part in encoder_parts(model).layers:
         vars(part.layer).pop("forward", None)
         if on:

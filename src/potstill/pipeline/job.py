@@ -195,7 +195,9 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     check_shapes(settings, shapes, way, recipe)
     check_starts(settings, config, shapes, way, recipe, side)
     configs = (config, side.config)
-    check_readable(configs, recipe, general=bool(settings.general.texts))
+    check_readable(
+        configs, recipe, general=bool(settings.general.texts), checkpointing=settings.distill.gradient_checkpointing
+    )
     _check_extras(settings)
     check_vocabulary(settings, side.folder)
     check_masked(settings, teacher, recipe, configs)

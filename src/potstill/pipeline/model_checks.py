@@ -129,12 +129,18 @@ def _check_cut(settings: Settings, side: StudentSide) -> None:
     check_start(side.config, side.shape, "shrunk", [layer for _, layer in layers])
 
 
-def check_readable(configs: Sequence[PretrainedConfig], recipe: Recipe, *, general: bool) -> None:
+def check_readable(configs: Sequence[PretrainedConfig], recipe: Recipe, *, general: bool, checkpointing: bool) -> None:
     """Losses on queries, keys and values need architectures whose parts are known; others any encoder."""
     phases = [*recipe.phases, *([recipe.general] if general and recipe.general else [])]
     inner = ("scores", "queries", "keys", "values")
     needing = [term.name for phase in phases for term in phase.terms if term.weight and term.reads in inner]
     for config in configs:
+        if checkpointing and config.model_type not in ANATOMIES:
+            raise ModelError(
+                f"distill.gradient_checkpointing with a model of type {config.model_type!r}, of unknown layers",
+                expected=f"one of {', '.join(sorted(ANATOMIES))}",
+                fix="leave distill.gradient_checkpointing out, or set distill.accumulate",
+            )
         if config.model_type not in ANATOMIES and needing:
             raise ModelError(
                 f"the {needing[0]} loss of distill.mode = {recipe.name} with a model of type {config.model_type!r}, "
