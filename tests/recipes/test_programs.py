@@ -99,7 +99,8 @@ def test_company_order_and_padding_change_nothing(kind):
     everything = list(range(len(LENGTHS)))
     wanted = total_and_gradient(program_of(kind), [everything])
     assert set(wanted[0]) == set(ALL_TERMS)
-    assert all(value > 1e-4 for value in wanted[0].values())
+    least = 1e-4 if kind == "mobilebert" else 1e-3  # whose bottleneck makes small scores
+    assert all(value > least for value in wanted[0].values())
     for groups in ([everything[::-1]], [[3, 0, 6], [5, 1], [2, 4]], [[row] for row in everything]):
         check_same(total_and_gradient(program_of(kind), groups), wanted)
     own = random_encodings(LENGTHS, kind=kind)
