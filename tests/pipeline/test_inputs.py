@@ -1,6 +1,7 @@
 """Other kinds of input through the whole job: pairs, long texts in windows, unlabelled texts, overlaps."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ from tests.pipeline.tiny_job import BAD, GOOD, OTHER, tiny_settings, write_rows
 
 from potstill.data.examples import UNLABELLED
 from potstill.inference import Predictor
-from potstill.pipeline import distill
+from potstill.pipeline import distill, plan
+from potstill.pipeline.checked import checked_job
 from potstill.pipeline.results import read_split
+from potstill.progress import SILENT
 
 
 def write_pairs(path: Path, rows: int, seed: int) -> Path:
@@ -44,6 +47,22 @@ def test_pairs(tmp_path: Path) -> None:
     assert report["teacher"]["score"]["value"] > 0.9
     (answer,) = Predictor.load(tmp_path / "run" / "student").predict(["the film was"], ["a great story"])
     assert set(answer.probabilities) == {"neg", "pos"}
+
+
+def test_the_plan_counts_both_sides_of_a_pair(tmp_path: Path) -> None:
+    train = write_pairs(tmp_path / "p.tsv", 240, 5)
+    settings = tiny_settings(
+        *(tmp_path, f'data.train="{train}"', "data.dev=", "data.test=", "data.text=a", "data.pair=b", "augment.copies=3")
+    )
+    (line,) = [note for note in plan(settings)["notes"] if note.startswith("data: ")]
+    sides = [line.split("\t")[:2] for line in train.read_text().splitlines()[1:]]
+    words = sum(len(" ".join(pair).split()) for pair in sides) / len(sides)
+    assert line == f"data: 240 rows, {words + 3:.0f} tokens each"  # [CLS], two [SEP]
+    augmenting = checked_job(settings, SILENT).augmenting
+    assert augmenting.texts(240, pairs=True) == 240 * 7
+    assert replace(augmenting, methods=("recombine", "ngram")).texts(10, pairs=True) == 10 * (1 + 3 + 6)
+    assert replace(augmenting, methods=("recombine", "ngram")).texts(10, pairs=False) == 10 * 7
+
 
 
 def test_long_texts_are_windowed_and_counted(tmp_path: Path) -> None:

@@ -43,6 +43,14 @@ class Augmenting:
         """Whether a masked LM is to learn to read labels."""
         return "conditional-masked-lm" in self.methods
 
+    def texts(self, rows: int, *, pairs: bool) -> int:
+        """How many texts there are at most, for so many rows: their own, and the new ones.
+
+        Of a pair each method makes its copies of either side; `recombine` makes new pairs.
+        """
+        sides = sum(2 if pairs and name != "recombine" else 1 for name in self.methods)
+        return rows * (1 + self.copies * sides)
+
     @property
     def model_name(self) -> str:
         """The masked LM's, for the plan."""

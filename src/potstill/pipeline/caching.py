@@ -219,7 +219,7 @@ def _most(job: Job) -> int:
 
 
 def rows_and_tokens(job: Job) -> tuple[int, float]:
-    """Rows of the training file, and their mean length in the teacher's tokens, by a sample.
+    """Rows of the training file, and their mean length in the teacher's tokens, both sides of a pair together, by a sample.
 
     Raises:
         DataError: A column that is needed is not there.
@@ -230,9 +230,14 @@ def rows_and_tokens(job: Job) -> tuple[int, float]:
         needed.append(job.columns.label)
     form = job.settings.data.format or source.format
     table = read_table(source.paths, format=form, columns=needed, header=job.settings.data.header)
-    texts = [text or "" for text in table.column(job.columns.text)[:: max(1, len(table) // 500)]]
+    every = slice(None, None, max(1, len(table) // 500))
+    sides = [
+        [text or "" for text in table.column(name)[every]]
+        for name in (job.columns.text, job.columns.pair)
+        if name is not None
+    ]
     limit = job.settings.data.max_length or 128
-    encoded = TextEncoder.from_folder(job.teacher.paths[0], max_length=limit).encode(texts)
+    encoded = TextEncoder.from_folder(job.teacher.paths[0], max_length=limit).encode(*sides)
     return min(len(table), job.settings.data.rows or len(table)), float(np.mean(encoded.lengths))
 
 
@@ -246,7 +251,7 @@ def expected(job: Job, rows: int, tokens: float) -> list[tuple[Shape, list[str],
     """
     if job.scores is not None:
         return []
-    every = rows * (1 + job.augmenting.copies * len(job.augmenting.methods))
+    every = job.augmenting.texts(rows, pairs=job.columns.pair is not None)
     dtype = training_dtype(job.settings.distill.precision)
     found = []
     chain = [Shape.of(job.config), *job.assistants, job.shape]

@@ -100,13 +100,13 @@ def _student(job: Job) -> ParameterCounts:
 
 
 def _candidates(job: Job, rows: int, tokens: float) -> dict[str, float]:
-    """Seconds of a masked LM's candidates: of each text about every other token, read with the text and its copy."""
+    """Seconds of a masked LM's candidates: of each side about every other token, read with that side and its copy."""
     if job.augmenting.model is None:
         return {}
     size = parameter_counts(encoder_shapes(read_config(job.augmenting.model.paths[0]))).non_embedding
     sides = 1 if job.columns.pair is None else 2
-    asked = len(job.augmenting.proposing) * sides * rows * tokens / 2
-    return {"candidates": asked * 2 * tokens * 2 * size / _FLOPS}
+    asked = len(job.augmenting.proposing) * rows * tokens / 2
+    return {"candidates": asked * 2 * tokens / sides * 2 * size / _FLOPS}
 
 
 def _estimates(
@@ -114,7 +114,7 @@ def _estimates(
 ) -> dict[str, float]:
     """Seconds of the trainings: 6 × non-embedding parameters a token trained, 2 × a token of the teacher's forward."""
     settings = job.settings
-    every = rows * (1 + job.augmenting.copies * len(job.augmenting.methods))
+    every = job.augmenting.texts(rows, pairs=job.columns.pair is not None)
     seen = sum(p.epochs * every if p.epochs is not None else p.examples for p in job.recipe.phases)
     forward = 2 * teacher.non_embedding if job.scores is None else 0
     live = seen * tokens * (6 * student.non_embedding + forward) / _FLOPS
