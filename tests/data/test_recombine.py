@@ -1,16 +1,15 @@
-"""New pairs out of old ones: near partners against plain dense TF-IDF, random ones against plain draws."""
+"""New pairs out of old ones: near partners against plain dense TF-IDF, random ones and spliced texts against loops."""
 
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
-from tests.data.test_sampling import mix, share
+from tests.data.test_sampling import PATTERN, key_of, mix, share
 
 from potstill.data import recombine
 from potstill.data.examples import Examples
 from potstill.data.new_texts import combined
 from potstill.data.recombine import recombined
 from potstill.data.stopwords import STOP_WORDS
-from potstill.errors import DataError
 
 WORDS = "film plot actor story good bad dull music scene camera light sound the of and".split()
 
@@ -74,9 +73,40 @@ def test_they_are_new_unlabelled_and_do_not_depend_on_order():
     assert set(zip(other.texts, other.pairs, strict=True)) != set(whole)
 
 
+def plainly_spliced(given, seed, copies):
+    worded = sorted((i, t) for i, t in zip(given.example_id.tolist(), given.texts, strict=True) if PATTERN.search(t))
+    found = {}
+    for identifier, text in worded:
+        for copy in range(copies):
+            key = key_of(seed, "recombine", identifier, 0, copy)
+            which, first, last = (share(mix(key ^ choice)) for choice in range(3))
+            other, partner = worded[int(which * len(worded))]
+            if other != identifier:
+                ours, theirs = list(PATTERN.finditer(text)), list(PATTERN.finditer(partner))
+                head = text[: ours[int(first * len(ours))].end()]
+                tail = partner[theirs[len(theirs) - 1 - int(last * len(theirs))].start() :]
+                found[identifier, copy] = f"{head} {tail}"
+    return found
+
+
+def test_texts_are_spliced_as_by_plain_loops():
+    texts = ["a dull film.", "What a (good) story", "!", "sound", "", " the  end of it "]
+    given = Examples(np.arange(6) * 5 + 2, texts, None, np.zeros(6, dtype=np.int64))
+    wanted = plainly_spliced(given, 7, 30)
+    for order in (np.arange(6), np.array([3, 0, 5, 2, 1, 4])):
+        mixed = given.select(order)
+        made = recombined(mixed, seed=7, copies=30).rows
+        ids = mixed.example_id.tolist()
+        assert {(ids[row], copy): new for row, own in enumerate(made) for copy, new in own} == wanted
+    assert len(wanted) > 100
+    assert {new.split()[0] for new in wanted.values()} >= {"a", "What", "!", "sound", "the"}
+    whole = combined(given, [recombined(given, seed=7, copies=30)])
+    assert (whole.labels[whole.example_id >= 2**62] == -1).all()
+
+
 def test_nothing_to_recombine():
-    with pytest.raises(DataError, match="no pairs"):
-        recombined(Examples(np.arange(1), ["a"], None, np.zeros(1)), seed=0, copies=2)
+    alone = Examples(np.arange(2), ["a b c", " "], None, np.zeros(2))
+    assert [list(row) for row in recombined(alone, seed=0, copies=2).rows] == [[], []]
     none = Examples(np.zeros(0, dtype=np.int64), [], [], np.zeros(0, dtype=np.int64))
     assert list(recombined(none, seed=0, copies=4).rows) == []
     wordless = Examples(np.arange(2), ["!", "?"], ["of", "."], np.zeros(2, dtype=np.int64))

@@ -184,7 +184,6 @@ REFUSED = [
     ("a model without a head", ['augment.model="{folder}/teacher"'], ModelError, "masked-LM head"),
     ("no such model", ['augment.model="./nothing"'], SourceError, "nothing"),
     ("no such vectors", ['augment.vectors="./nothing"'], SourceError, "nothing"),
-    ("recombine without pairs", ["augment.method=recombine"], SettingsError, "data.pair.*fix: name ngram"),
     ("twice", ['augment.method=["ngram","ngram"]'], SettingsError, "ngram twice"),
     ("glove without vectors", ['augment.method=["ngram","glove"]'], SettingsError, "augment.vectors"),
     ("model for nothing", ["augment.method=ngram", 'augment.model="x"'], SettingsError, "leave augment.model out"),

@@ -1,7 +1,7 @@
-"""New pairs out of the sides of those there are, for the teacher to label.
+"""New examples out of the parts of those there are, for the teacher to label: pairs of their sides, texts of their ends.
 
-A pair of texts that nobody wrote beside each other shows the teacher's judgement where the training pairs do not. Half
-of the partners are drawn at random, half are near by TF-IDF: near ones are those whose label is not plain.
+What nobody wrote side by side shows the teacher's judgement where the training texts do not. Half of a pair's partners
+are drawn at random, half are near by TF-IDF: near ones are those whose label is not plain.
 """
 
 from collections.abc import Iterator
@@ -12,35 +12,36 @@ from potstill.data.counter import mix, uniform
 from potstill.data.examples import Examples
 from potstill.data.new_texts import NewTexts, check_copies, check_ids, draw_key
 from potstill.data.stopwords import STOP_WORDS
-from potstill.errors import DataError
+from potstill.data.words import word_spans
 from potstill.progress import SILENT, Reporter
 
 __all__ = ["recombined"]
 
+_TOLD_EVERY = 256
 _ENTRIES = 1 << 24
 """Similarities held at once, at most: 200 MB."""
 
 
 def recombined(examples: Examples, *, seed: int, copies: int, report: Reporter = SILENT) -> NewTexts:
-    """For each first text, `copies` second texts of other pairs: every other one at random, the rest nearest first.
+    """`copies` new examples of each: of pairs, its first text beside others' second ones; of texts, spliced ones.
 
-    Nearness is the cosine of TF-IDF vectors (words of two letters or more without stop words, sublinear counts) between
+    Of pairs every other partner is drawn at random, the rest are the nearest, nearest first. Nearness is the cosine of TF-IDF vectors (words of two letters or more without stop words, sublinear counts) between
     the first text and the second texts; it is computed in blocks, so that memory does not grow with n². A text that
     shares no word has no near partner.
 
-    Args:
-        examples: n pairs.
-        seed: Any integer.
-        copies: New pairs for each pair; 1 to 4,096.
-        report: Told of the pairs done.
+    Of single texts, the first i words of one are followed by the last j of another; the partner, i and j are drawn,
+    each from 1 to all. A text drawn as its own partner gives none.
 
-    Raises:
-        DataError: The examples are no pairs.
+    Args:
+        examples: n pairs, or n texts.
+        seed: Any integer.
+        copies: New examples for each; 1 to 4,096.
+        report: Told of the examples done.
     """
     check_copies(copies)
     check_ids(examples)
     if examples.pairs is None:
-        raise DataError("texts to recombine that are no pairs", expected="pairs", fix="choose the method ngram")
+        return _spliced(examples, seed=seed, copies=copies, report=report)
     # Partners are numbered in the order of ids, so that they do not depend on the order of the examples.
     order = np.argsort(examples.example_id, kind="stable")
     firsts, seconds = [examples.texts[row] for row in order], [examples.pairs[row] for row in order]
@@ -56,8 +57,31 @@ def recombined(examples: Examples, *, seed: int, copies: int, report: Reporter =
         others = [j for j in next(near, ()) if partners[j] != own][: copies // 2]
         found += [(2 * i + 1, (first, partners[j])) for i, j in enumerate(others)]
         rows[row] = sorted(found)
-        if (place + 1) % 256 == 0 or place + 1 == len(order):
+        if (place + 1) % _TOLD_EVERY == 0 or place + 1 == len(order):
             report.progress(place + 1, len(order))
+    return NewTexts("recombine", rows)
+
+
+def _spliced(examples: Examples, *, seed: int, copies: int, report: Reporter) -> NewTexts:
+    # As above, partners are numbered in the order of ids.
+    order = np.argsort(examples.example_id, kind="stable").tolist()
+    spans = [word_spans(examples.texts[row]) for row in order]
+    worded = [place for place, own in enumerate(spans) if own]
+    keys = mix(draw_key(seed, "recombine", examples.example_id[order], 0))
+    numbers = np.arange(copies, dtype=np.uint64)
+    rows: list[list[tuple[int, str | tuple[str, str]]]] = [[] for _ in range(len(examples))]
+    for done, place in enumerate(worded, 1):
+        own = mix(keys[place] ^ numbers)
+        drawn = [uniform(mix(own ^ np.uint64(choice))) for choice in range(3)]  # partner, words of one, of the other
+        for copy, (which, first, last) in enumerate(zip(*(values.tolist() for values in drawn), strict=True)):
+            other = worded[int(which * len(worded))]
+            if other != place:
+                end = spans[place][int(first * len(spans[place]))][1]
+                start = spans[other][-1 - int(last * len(spans[other]))][0]
+                text = f"{examples.texts[order[place]][:end]} {examples.texts[order[other]][start:]}"
+                rows[order[place]].append((copy, text))
+        if done % _TOLD_EVERY == 0 or done == len(worded):
+            report.progress(done, len(worded))
     return NewTexts("recombine", rows)
 
 

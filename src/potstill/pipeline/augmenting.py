@@ -134,9 +134,3 @@ def _check(settings: Settings, chosen: Augmenting) -> None:
             expected="labels that one text decides",
             fix="name masked-lm",
         )
-    if "recombine" in chosen.methods and not is_pair:
-        raise SettingsError(
-            "augment.method names recombine, and the task is not on pairs",
-            expected="a second text (data.pair)",
-            fix="name ngram, which cuts phrases out of single texts",
-        )
