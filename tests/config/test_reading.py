@@ -129,7 +129,7 @@ def test_what_is_missing():
             'student.layers = [0, -1, 2, 3]; expected "every-other", "top", "bottom", "ends" or a list',
         ),
         ("student.shape=4-312", 'student.shape = "4-312"; expected layers x width, as in 4x312'),
-        ("student.assistants=['6y3']", 'student.assistants = ["6y3"]; expected "none" or a list of shapes'),
+        ("student.assistants=['6y3']", 'student.assistants = ["6y3"]; expected "auto", "none" or a list of shapes'),
         ("export.formats=onnx-int4", 'did you mean "onnx-int8"?'),
         ("run.out=''", 'run.out = ""; expected a path, not empty'),
         ("data.text=''", 'data.text = ""; expected text in quotes, not empty'),

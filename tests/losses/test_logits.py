@@ -5,14 +5,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.utils.class_weight import compute_class_weight
 
 from potstill.losses import (
+    WeightedCrossEntropy,
     hard_cross_entropy,
     logits_kl,
     logits_mse,
     soft_cross_entropy,
     soft_cross_entropy_reference,
 )
+from potstill.tasks import balanced_weights
 
 cases = given(
     seed=st.integers(0, 2**32 - 1),
@@ -137,3 +140,22 @@ def test_very_sure_models_give_finite_losses(fn):
     total.backward()
     near(float(total.detach()), 400.0)
     near(student.grad.numpy(), [[1.0, -1.0]])
+
+
+def test_weighted_cross_entropy_with_sklearns_balanced_weights():
+    draw = np.random.default_rng(3)
+    labels = draw.choice(3, 40, p=[0.8, 0.15, 0.05])
+    weights = compute_class_weight("balanced", classes=np.arange(3), y=labels)
+    assert np.allclose(balanced_weights(labels, 3), weights)
+    assert np.isclose(weights[labels].mean(), 1)
+    assert balanced_weights(np.array([0, 0, 2, -1]), 4) == (0.75, 1.0, 1.5, 1.0), "classes without an example"
+    loss = WeightedCrossEntropy(tuple(weights.tolist()))
+    logits = draw.normal(size=(40, 3)).astype(np.float32)
+    given = np.where(np.arange(40) % 7 == 0, -1, labels)
+    total, count, slope = run(loss, logits, given)
+    own = given >= 0
+    shares = np.array([softmax(row.astype(float)) for row in logits])
+    near(total.item(), -(weights[labels] * np.log(shares[np.arange(40), labels]))[own].sum())
+    near(slope, np.where(own[:, None], weights[labels][:, None] * (shares - np.eye(3)[labels]), 0), scale=1)
+    assert count == own.sum()
+    assert loss.__name__ != WeightedCrossEntropy((1.0, 1.0, 2.0)).__name__

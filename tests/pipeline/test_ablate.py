@@ -282,7 +282,8 @@ def test_every_cell_of_every_recipe_is_settings(finished: tuple[Path, dict, Stag
     shape = "1x32x64x4" if recipe.start == "layers" else "1x16x32x4"
     texts = [f'general.texts="{write_rows(folder / "plain.tsv", 30, 9)}"'] if recipe.general else []
     settings = ablation(folder, f"distill.mode={mode}", f"student.shape={shape}", "ablate.cells=[]", *texts)
-    cells = cells_of(settings, start=recipe.start, shape=shape)
+    cells = cells_of(settings, start=recipe.start, shape=shape, assisted=mode == "potstill")
+    assert ("no-assistant" in {cell.name for cell in cells}) == (mode == "potstill")
     names = [cell.name for cell in cells]
     assert names[0] == "full"
     assert len(set(names)) == len(names)

@@ -105,6 +105,7 @@ def test_another_seed_shape_or_method_never_runs_the_teacher_again(tmp_path: Pat
                     start="start",
                     above="teacher",
                     phases=job.recipe.phases,
+                    layers=job.layers,
                 )
             done[stage] = context.folder
         return student(tmp_path / name / "student")

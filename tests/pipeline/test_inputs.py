@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from safetensors.numpy import load_file
 from tests.pipeline.tiny_job import BAD, GOOD, OTHER, tiny_settings, write_rows
 
@@ -12,7 +13,7 @@ from potstill.data.examples import UNLABELLED
 from potstill.inference import Predictor
 from potstill.pipeline import distill, plan
 from potstill.pipeline.checked import checked_job
-from potstill.pipeline.results import read_split
+from potstill.pipeline.results import read_split, task_facts
 from potstill.progress import SILENT
 
 
@@ -52,7 +53,15 @@ def test_pairs(tmp_path: Path) -> None:
 def test_the_plan_counts_both_sides_of_a_pair(tmp_path: Path) -> None:
     train = write_pairs(tmp_path / "p.tsv", 240, 5)
     settings = tiny_settings(
-        *(tmp_path, f'data.train="{train}"', "data.dev=", "data.test=", "data.text=a", "data.pair=b", "augment.copies=3")
+        *(
+            tmp_path,
+            f'data.train="{train}"',
+            "data.dev=",
+            "data.test=",
+            "data.text=a",
+            "data.pair=b",
+            "augment.copies=3",
+        )
     )
     (line,) = [note for note in plan(settings)["notes"] if note.startswith("data: ")]
     sides = [line.split("\t")[:2] for line in train.read_text().splitlines()[1:]]
@@ -62,7 +71,6 @@ def test_the_plan_counts_both_sides_of_a_pair(tmp_path: Path) -> None:
     assert augmenting.texts(240, pairs=True) == 240 * 7
     assert replace(augmenting, methods=("recombine", "ngram")).texts(10, pairs=True) == 10 * (1 + 3 + 6)
     assert replace(augmenting, methods=("recombine", "ngram")).texts(10, pairs=False) == 10 * 7
-
 
 
 def test_long_texts_are_windowed_and_counted(tmp_path: Path) -> None:
@@ -101,3 +109,19 @@ def test_unlabelled_texts_are_learned_from_and_overlaps_are_taken_out(tmp_path: 
     held = set((tmp_path / "test.tsv").read_text().splitlines())
     assert not any(f"{text}\tpos" in held or f"{text}\tneg" in held for text in unlabelled.texts)
     assert any(row["between"] == ["unlabelled", "test"] and row["removed"] >= 5 for row in report["data"]["overlaps"])
+
+
+def test_rare_labels_count_more(tmp_path: Path) -> None:
+    """One positive in eight: the classes weigh the same in all that learns from labels, and the report says it."""
+    tiny_settings(tmp_path)
+    lines = write_rows(tmp_path / "even.tsv", 960, 4).read_text().splitlines()
+    rare = [lines[0], *(line for n, line in enumerate(lines[1:]) if line.endswith("neg") or n % 8 == 1)]
+    (tmp_path / "rare.tsv").write_text("\n".join(rare) + "\n")
+    own = [f'data.train="{tmp_path}/rare.tsv"', "export.formats=[]", "teacher.epochs=16", "distill.epochs=2"]
+    report = distill(tiny_settings(tmp_path, *own, "data.class_weights=balanced"))
+    facts = task_facts(tmp_path / "run" / "stages" / "data")
+    assert facts["class_weights"] == pytest.approx([600 / (2 * 480), 600 / (2 * 120)])
+    assert report["teacher"]["score"]["value"] > 0.9
+    plain = distill(tiny_settings(tmp_path, *own))
+    assert task_facts(tmp_path / "run" / "stages" / "data")["class_weights"] == []
+    assert plain["teacher"]["metrics"] != report["teacher"]["metrics"] or plain["student"] != report["student"]

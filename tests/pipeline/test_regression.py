@@ -130,6 +130,7 @@ REFUSED = [
     ("no such task", ["data.task=ranking"], SettingsError, "data.task"),
     ("a classifier", ["teacher.trained=true"], ModelError, "a head of 2 outputs"),
     ("temperature", ["distill.temperature=2"], SettingsError, "distill.temperature"),
+    ("class weights", ["data.class_weights=balanced"], SettingsError, "data.class_weights"),
     ("order of labels", ["teacher.same_label_order=true"], SettingsError, "same_label_order"),
 ]
 

@@ -84,8 +84,8 @@ Shares = Annotated[
     tuple[Annotated[float, Field(gt=0)], ...], _NUMBERS, Allowed("a list of numbers above 0, such as [2, 1]")
 ]
 Assistants = Annotated[
-    Literal["none"] | Annotated[tuple[Shape, ...], _TUPLE],
-    Allowed('"none" or a list of shapes such as ["6x384"]'),
+    Literal["auto", "none"] | Annotated[tuple[Shape, ...], _TUPLE],
+    Allowed('"auto", "none" or a list of shapes such as ["6x384"]'),
 ]
 
 Vocabulary = Annotated[

@@ -169,8 +169,10 @@ class StudentSettings(Section):
         examples=[[0, 2, 4, 5]],
     )
     assistants: Assistants = Field(
-        default="none",
-        description="Models between teacher and student, largest first, each distilled from the one above.",
+        default="auto",
+        description="Models between teacher and student, largest first, each distilled from the one above; auto: of "
+        "half the teacher's layers at its width, and so on, while that is deeper than a narrower student, where the "
+        "mode has assistants.",
     )
 
     vocabulary: Vocabulary = Field(
@@ -386,6 +388,7 @@ class Settings(Section):
                 ("distill.temperature", self.distill.temperature is not None),
                 ("teacher.same_label_order", self.teacher.same_label_order),
                 ("teacher.scores", self.teacher.scores is not None),
+                ("data.class_weights", self.data.class_weights != "none"),
                 ("augment.method conditional-masked-lm", "conditional-masked-lm" in self.augment.method),
             ):
                 if is_set:

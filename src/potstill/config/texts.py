@@ -78,6 +78,11 @@ class DataSettings(Section):
         lt=1,
         description="Share of train taken as test (by hash) where test is not set; 0: dev judges.",
     )
+    class_weights: Literal["none", "balanced"] = Field(
+        default="none",
+        description="How much an example counts in the loss on gold labels; balanced: the rarer its label, the more, "
+        "so that every label counts the same.",
+    )
     rows: int | None = Field(
         default=None,
         ge=2,

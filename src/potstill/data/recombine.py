@@ -1,4 +1,4 @@
-"""New examples out of the parts of those there are, for the teacher to label: pairs of their sides, texts of their ends.
+"""New examples out of the parts of those there are, for the teacher to label: other sides of pairs, spliced texts.
 
 What nobody wrote side by side shows the teacher's judgement where the training texts do not. Half of a pair's partners
 are drawn at random, half are near by TF-IDF: near ones are those whose label is not plain.
@@ -25,9 +25,10 @@ _ENTRIES = 1 << 24
 def recombined(examples: Examples, *, seed: int, copies: int, report: Reporter = SILENT) -> NewTexts:
     """`copies` new examples of each: of pairs, its first text beside others' second ones; of texts, spliced ones.
 
-    Of pairs every other partner is drawn at random, the rest are the nearest, nearest first. Nearness is the cosine of TF-IDF vectors (words of two letters or more without stop words, sublinear counts) between
-    the first text and the second texts; it is computed in blocks, so that memory does not grow with n². A text that
-    shares no word has no near partner.
+    Of pairs every other partner is drawn at random, the rest are the nearest, nearest first. Nearness is the cosine of
+    TF-IDF vectors (words of two letters or more without stop words, sublinear counts) between the first text and the
+    second texts; it is computed in blocks, so that memory does not grow with n². A text that shares no word has no near
+    partner.
 
     Of single texts, the first i words of one are followed by the last j of another; the partner, i and j are drawn,
     each from 1 to all. A text drawn as its own partner gives none.

@@ -11,7 +11,7 @@ from potstill.data.examples import Examples
 from potstill.errors import DataError
 from potstill.metrics import METRICS, classification_metrics, regression_metrics
 from potstill.progress import SILENT, Reporter
-from potstill.tasks import Task
+from potstill.tasks import Classification, Task
 
 __all__ = ["C_GRID", "RIDGE_GRID", "TFIDF", "TfidfResult", "tfidf_logistic", "tfidf_ridge"]
 
@@ -53,6 +53,7 @@ def tfidf_logistic(
     *,
     n_labels: int,
     metric: str = "accuracy",
+    class_weights: Sequence[float] = (),
     grid: Sequence[float] = C_GRID,
     report: Reporter = SILENT,
 ) -> TfidfResult:
@@ -67,6 +68,7 @@ def tfidf_logistic(
         judged: Texts to predict with the chosen model.
         n_labels: Number of classes.
         metric: The score that chooses, one of `METRICS` (`f1` for two classes only).
+        class_weights: How much an example of each class counts; empty: all the same.
         grid: Inverse regularisation strengths to try.
         report: Receives progress in strengths tried.
 
@@ -79,11 +81,12 @@ def tfidf_logistic(
         raise DataError("training labels of one class", expected="two classes or more")
     if metric not in METRICS or (metric == "f1" and n_labels != 2):
         raise DataError(f"metric {metric!r} for {n_labels} labels", expected=" | ".join(METRICS) + " (f1: two labels)")
+    weights = dict(enumerate(class_weights)) or None
     result = _fitted(
         train,
         dev,
         judged,
-        lambda c: LogisticRegression(C=c, max_iter=500, tol=1e-5),
+        lambda c: LogisticRegression(C=c, max_iter=500, tol=1e-5, class_weight=weights),
         lambda gold, answers: classification_metrics(gold, answers, n_labels)[metric],
         grid,
         report,
@@ -131,7 +134,14 @@ def tfidf_ridge(
 def _for_labels(
     train: Examples, dev: Examples, judged: Sequence[Examples], task: Task, report: Reporter
 ) -> TfidfResult:
-    return tfidf_logistic(train, dev, judged, n_labels=len(task.labels), metric=task.primary_metric, report=report)
+    weights = task.weights if isinstance(task, Classification) else ()
+    return tfidf_logistic(
+        *(train, dev, judged),
+        n_labels=len(task.labels),
+        metric=task.primary_metric,
+        class_weights=weights,
+        report=report,
+    )
 
 
 def _for_scores(

@@ -6,6 +6,7 @@ The loss is Σ sum / Σ count, so that it is exact under accumulation, padding a
 from potstill.losses.attention import attention_mse, attention_mse_reference
 from potstill.losses.hidden import hidden_mse, hidden_mse_reference
 from potstill.losses.logits import (
+    WeightedCrossEntropy,
     hard_cross_entropy,
     logits_kl,
     logits_mse,
@@ -25,6 +26,7 @@ from potstill.losses.vectors import (
 from potstill.losses.words import word_cross_entropy, word_kl
 
 __all__ = [
+    "WeightedCrossEntropy",
     "attention_kl",
     "attention_mse",
     "attention_mse_reference",

@@ -4,11 +4,20 @@ Computed in float64, since a divergence of almost equal scores is a small differ
 cost nothing; returned as float32.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["hard_cross_entropy", "logits_kl", "logits_mse", "soft_cross_entropy", "soft_cross_entropy_reference"]
+__all__ = [
+    "WeightedCrossEntropy",
+    "hard_cross_entropy",
+    "logits_kl",
+    "logits_mse",
+    "soft_cross_entropy",
+    "soft_cross_entropy_reference",
+]
 
 
 def soft_cross_entropy(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> tuple[Tensor, float]:
@@ -79,3 +88,28 @@ def hard_cross_entropy(student: Tensor, labels: Tensor) -> tuple[Tensor, float]:
     """
     sums = functional.cross_entropy(student.double(), labels, ignore_index=-1, reduction="sum")
     return sums.float(), float(torch.count_nonzero(labels >= 0))
+
+
+@dataclass(frozen=True)
+class WeightedCrossEntropy:
+    """−w_y · log softmax(z_S)_y, summed over the examples that have a label: arguments as `hard_cross_entropy`.
+
+    The count is that of the labelled examples, not the sum of their weights: with weights whose mean over the training
+    examples is 1 the loss keeps its size, and a batch of common labels does not count as much as one of rare ones.
+
+    Attributes:
+        weights: One number above 0 a class, in the order of the logits.
+    """
+
+    weights: tuple[float, ...]
+
+    @property
+    def __name__(self) -> str:
+        """As a function's: what a checkpoint must agree with."""
+        return f"hard_cross_entropy weighted {', '.join(f'{weight:.6g}' for weight in self.weights)}"
+
+    def __call__(self, student: Tensor, labels: Tensor) -> tuple[Tensor, float]:
+        """The weighted sum (float32 scalar, nats) and the number of labelled examples."""
+        weight = torch.tensor(self.weights, dtype=torch.float64, device=student.device)
+        sums = functional.cross_entropy(student.double(), labels, weight=weight, ignore_index=-1, reduction="sum")
+        return sums.float(), float(torch.count_nonzero(labels >= 0))

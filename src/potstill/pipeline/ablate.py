@@ -25,7 +25,7 @@ from potstill.pipeline.inputs import threads
 from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.results import task_in
 from potstill.pipeline.run import Context, Run, Stage, opened
-from potstill.pipeline.stages import student_stages
+from potstill.pipeline.stages import TEACHER_LOGITS, student_stages
 from potstill.progress import SILENT, Reporter
 from potstill.report.wording import metric_name, score
 from potstill.storage import ensure_space, verify_folder
@@ -105,7 +105,7 @@ def _seeds(settings: AblateSettings) -> list[int]:
 def _prepare(settings: AblateSettings, report: Reporter) -> tuple[tuple[Cell, ...], dict[str, Job], list[Refusal]]:
     """The cells, the job of each that can be, and why the others cannot."""
     full = checked_job(cell_settings(settings, {}, settings.run.seed), report)
-    every = cells_of(settings, start=full.way, shape=str(full.shape))
+    every = cells_of(settings, start=full.way, shape=str(full.shape), assisted=bool(full.assistants))
     cells = chosen_cells(every, settings.ablate.cells)
     jobs, refused = {FULL: full}, []
     for cell in cells[1:]:
@@ -145,7 +145,7 @@ def _run_cell(settings: AblateSettings, job: Job, cell: Cell, seed: int, shared:
     budget = CellBudget(
         None if minutes is None else 60 * minutes,
         0.0,
-        lambda: sum(seconds for name, seconds in run.seconds.items() if name in budget.whole),
+        lambda: sum(seconds for name, seconds in run.seconds.items() if name in (*budget.whole, TEACHER_LOGITS)),
         {},
         settings.ablate.steps,
     )
@@ -160,8 +160,9 @@ def _run_cell(settings: AblateSettings, job: Job, cell: Cell, seed: int, shared:
             run.execute(stage)
             budget.ended(stage.name)
     folder = run.execute(stages[-1])
-    if "student" in run.done:  # its answers are kept, and it can be made again
-        shutil.rmtree(run.done["student"], ignore_errors=True)
+    for name in run.done:  # their answers are kept, and they can be made again
+        if name == "student" or name.startswith("assistant-"):
+            shutil.rmtree(run.done[name], ignore_errors=True)
     report.worked |= run.worked
     return read_trial(cell.name, seed, folder, task_in(run.done["data"]))
 

@@ -23,6 +23,7 @@ from potstill.models.cache_room import free_bytes, held_folder, kept_folders, ma
 from potstill.models.precision import training_dtype
 from potstill.models.student import Shape
 from potstill.models.teacher_cache import LOGITS, TeacherCache, cache_key, is_bias, state_bytes
+from potstill.pipeline.assistants import assistant_phases, kept_layers
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job
 from potstill.pipeline.run import Context
@@ -219,7 +220,7 @@ def _most(job: Job) -> int:
 
 
 def rows_and_tokens(job: Job) -> tuple[int, float]:
-    """Rows of the training file, and their mean length in the teacher's tokens, both sides of a pair together, by a sample.
+    """Rows of the training file, and their mean length in the teacher's tokens (of pairs both sides), by a sample.
 
     Raises:
         DataError: A column that is needed is not there.
@@ -255,17 +256,19 @@ def expected(job: Job, rows: int, tokens: float) -> list[tuple[Shape, list[str],
     dtype = training_dtype(job.settings.distill.precision)
     found = []
     chain = [Shape.of(job.config), *job.assistants, job.shape]
-    for above, below in pairwise(chain):
+    for number, (above, below) in enumerate(pairwise(chain)):
         fields: list[str] = []
-        for phase in job.recipe.phases:
+        assists = number < len(job.assistants)
+        for phase in assistant_phases(job.recipe) if assists else job.recipe.phases:
             terms = build_terms(
                 phase,
                 student=below.layers,
                 teacher=above.layers,
                 mapping=job.settings.distill.mapping,
+                layers=kept_layers(below, above) if assists else job.layers,
                 equal_heads=below.heads == above.heads,
             )
-            own = fields_of(terms, biased=False, logits=above is chain[0])
+            own = fields_of(terms, biased=False, logits=not job.assistants)
             epochs = phase.epochs or phase.examples / max(1, every)
             fields += own if _is_wanted(job, terms, own, epochs) else []
         fields = list(dict.fromkeys(fields))

@@ -81,13 +81,14 @@ _PAPER = {
 }
 
 
-def cells_of(settings: AblateSettings, *, start: str, shape: str) -> tuple[Cell, ...]:
+def cells_of(settings: AblateSettings, *, start: str, shape: str, assisted: bool = False) -> tuple[Cell, ...]:
     """Every cell that the settings admit, the full recipe first.
 
     Args:
         settings: Of the ablation.
         start: How the full recipe's student starts: shrunk, layers, random, or `model`.
         shape: Its shape.
+        assisted: Whether assistants stand between teacher and student.
     """
     recipe = for_task(RECIPES[settings.distill.mode], make_task(settings.data.task))
     used = _weights(settings, recipe)
@@ -95,6 +96,9 @@ def cells_of(settings: AblateSettings, *, start: str, shape: str) -> tuple[Cell,
     found += _losses(used)
     found += _mappings(settings, recipe, used, start)
     found += _starts(start, shape)
+    if assisted:
+        title = "the student right below the teacher"
+        found.append(Cell("no-assistant", title, "start", {"student.assistants": "none"}))
     found += _texts(settings, recipe)
     return tuple(Cell(c.name, c.title, c.group, c.changes, _PAPER.get(c.name)) for c in found)
 

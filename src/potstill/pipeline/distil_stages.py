@@ -27,6 +27,7 @@ from potstill.models.loading import longest_input
 from potstill.models.precision import held
 from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student
+from potstill.pipeline.assistants import assistant_phases, kept_layers
 from potstill.pipeline.budget import LONGEST, Budget
 from potstill.pipeline.caching import heard
 from potstill.pipeline.job import Job
@@ -43,7 +44,7 @@ from potstill.pipeline.teach import (
 )
 from potstill.pipeline.training import phase_facts, run_training
 from potstill.pipeline.vocabulary import pruned, teacher_ids
-from potstill.recipes import Phase, build_terms, in_units, layer_pairs
+from potstill.recipes import Phase, build_terms, in_units, layer_pairs, with_loss
 from potstill.recipes.distilling import Distilling, projections_for
 from potstill.recipes.fitting import fit_projections
 from potstill.recipes.guidance import Guide, LogitsGuide
@@ -75,21 +76,21 @@ def _calibration(model: PreTrainedModel, encodings: Encodings, seed: int) -> lis
     return batches
 
 
-def _source_layers(job: Job, shape: Shape, teacher: Shape) -> tuple[int, ...]:
-    """Teacher layers (1-based) that a model is cut from: as named, else those that then teach it."""
-    if job.start_layers is not None and shape == job.shape:
+def _source_layers(job: Job, teacher: Shape) -> tuple[int, ...]:
+    """Layers (1-based) of the model above that the student is cut from: as named, else those that then teach it."""
+    if job.start_layers is not None:
         return job.start_layers
-    return tuple(layer for _, layer in layer_pairs(shape.layers, teacher.layers, job.settings.distill.mapping))
+    return tuple(layer for _, layer in layer_pairs(job.shape.layers, teacher.layers, job.settings.distill.mapping))
 
 
 def _shrunk(
-    context: Context, job: Job, teacher: PreTrainedModel, shape: Shape, encodings: Encodings
+    context: Context, job: Job, teacher: PreTrainedModel, shape: Shape, layers: Sequence[int], encodings: Encodings
 ) -> tuple[PreTrainedModel, Tensor]:
     source = Shape.of(teacher.config)
     made = shrink(
         teacher,
         shape,
-        _source_layers(job, shape, source),
+        layers,
         _calibration(teacher, encodings, job.settings.run.seed),
         report=context.report,
     )
@@ -129,15 +130,17 @@ def _started(context: Context, job: Job, folder: Path) -> tuple[PreTrainedModel,
         model = with_head(context, job, source)
         if job.side.cut:  # its basis leads to that model's states, not to the teacher's
             held(model, job.settings.distill.precision)
-            model, _ = _shrunk(context, job, model, job.shape, _calibration_texts(context, job, source))
+            layers = _source_layers(job, Shape.of(model.config))
+            model, _ = _shrunk(context, job, model, job.shape, layers, _calibration_texts(context, job, source))
         return model, None, source
     teacher, own = model_of(context, folder), folder / "model"
     if job.way == "random":
         return random_student(teacher.config, job.shape, seed=seed), None, own
+    layers = _source_layers(job, Shape.of(teacher.config))
     if job.way == "layers":
-        return layers_student(teacher, _source_layers(job, job.shape, Shape.of(teacher.config))), None, own
+        return layers_student(teacher, layers), None, own
     held(teacher, job.settings.distill.precision)
-    model, basis = _shrunk(context, job, teacher, job.shape, _calibration_texts(context, job, own))
+    model, basis = _shrunk(context, job, teacher, job.shape, layers, _calibration_texts(context, job, own))
     return model, basis, own
 
 
@@ -160,7 +163,7 @@ def _training_texts(context: Context, *, augmented: bool) -> Examples:
 
 
 def teacher_logits_stage(context: Context, job: Job) -> None:
-    """The teacher's logits for every training text, once: where an assistant stands between, its own are not enough."""
+    """The teacher's logits for every training text, once: with assistants, every model of the chain learns them."""
     encoder = task_encoder(job, context.done["teacher"] / "model", length_of(context))
     model = held(model_of(context, context.done["teacher"]), job.settings.distill.precision)
     texts = _training_texts(context, augmented=True)
@@ -206,21 +209,22 @@ def _run_phase(
     encoder: TextEncoder,
     logits: np.ndarray | None,
     portion: float,
+    layers: Sequence[int] | None,
     fits: bool,
 ) -> dict[str, Any]:
     settings, task = job.settings, task_of(context)
     configs = [model.config for model in (student, teacher or student)]
-    layers = [Shape.of(config).layers for config in configs]
+    counts = [Shape.of(config).layers for config in configs]
     terms = build_terms(
         phase,
-        student=layers[0],
-        teacher=layers[1],
+        student=counts[0],
+        teacher=counts[1],
         mapping=settings.distill.mapping,
         temperature=job.temperature,
-        layers=job.layers if stage == "student" else None,
+        layers=layers,
         equal_heads=configs[0].num_attention_heads == configs[1].num_attention_heads,
     )
-    terms = in_units(terms, task.scale(split_of(context, "train").labels)[1])
+    terms = in_units(with_loss(terms, task), task.scale(split_of(context, "train").labels)[1])
     texts = _training_texts(context, augmented=phase.augmented)
     if all(term.reads == "labels" for term in terms):
         texts = texts.select(np.flatnonzero(is_labelled(texts.labels)))
@@ -330,9 +334,20 @@ def distilling_projections(
 
 
 def student_stage(
-    context: Context, job: Job, budget: Budget, *, stage: str, start: str, above: str, phases: Sequence[Phase]
+    context: Context,
+    job: Job,
+    budget: Budget,
+    *,
+    stage: str,
+    start: str,
+    above: str,
+    phases: Sequence[Phase],
+    layers: Sequence[int] | None,
 ) -> None:
-    """Distil: run the phases in order from the start, under the model above, or the scores that take its place."""
+    """Distil: run the phases in order from the start, under the model above, or the scores that take its place.
+
+    `layers` (1-based) of the model above teach the student's; None means those of the mapping.
+    """
     student = model_of(context, context.done[start])
     teacher, projections = None, nn.ModuleDict()
     if job.scores is None:
@@ -361,6 +376,7 @@ def student_stage(
             logits=logits,
             fits=not facts and stage == "student" and job.way == "model" and start == "start",
             portion=(phase.epochs or 1) / sum(each.epochs or 1 for each in phases),
+            layers=layers,
         )
     save_model(student, context.folder / "model", context.done[start] / "model")
     if len(projections):
@@ -376,11 +392,12 @@ def assistant_stage(context: Context, job: Job, budget: Budget, *, stage: str, s
     teacher = held(model_of(context, context.done[above]), job.settings.distill.precision)
     encoder = task_encoder(job, context.done[above] / "model", length_of(context))
     train = split_of(context, "train")
-    start = context.scratch / "start"
+    start, layers = context.scratch / "start", kept_layers(shape, Shape.of(teacher.config))
     if read_manifest(start) is None:
-        model, basis = _shrunk(context, job, teacher, shape, encoder.encode(train.texts, train.pairs))
+        model, basis = _shrunk(context, job, teacher, shape, layers, encoder.encode(train.texts, train.pairs))
         with atomic_folder(start, {"stage": stage}) as work:
             _save_start(dataclasses.replace(context, folder=work), model, basis, context.done[above] / "model")
     del teacher
+    phases = assistant_phases(job.recipe)
     inner = dataclasses.replace(context, done={**context.done, "start": start})
-    student_stage(inner, job, budget, stage=stage, start="start", above=above, phases=job.recipe.phases)
+    student_stage(inner, job, budget, stage=stage, start="start", above=above, phases=phases, layers=layers)

@@ -17,6 +17,7 @@ from potstill.errors import DataError, ModelError, SettingsError
 from potstill.models.loading import longest_input
 from potstill.models.student import Shape
 from potstill.models.teacher import has_classifier
+from potstill.pipeline.assistants import choose_assistants
 from potstill.pipeline.augmenting import Augmenting, choose_augmenting
 from potstill.pipeline.findings import ScoresFile
 from potstill.pipeline.inputs import check_texts, checked_model
@@ -189,7 +190,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         recipe, left_out = method_under_scores(recipe, settings, findings)
         notes += left_out
     way = _way(settings, side.source, recipe)
-    assistants = _assistants(settings, config)
+    assistants = choose_assistants(settings, config, side.shape, way, recipe)
     notes += _head_notes(settings, config, side)
     shapes = (Shape.of(config), *assistants, side.shape)
     check_shapes(settings, shapes, way, recipe)
@@ -247,7 +248,7 @@ def is_trained(job: Job, teacher: Source | None = None) -> bool:
 def _head_notes(settings: Settings, teacher: PretrainedConfig, side: StudentSide) -> tuple[str, ...]:
     """A width that the heads of the model above do not divide gets fewer: said where the user named no number."""
     wanted, named = settings.student.shape, settings.student.assistants
-    found = [("student.assistants", text, teacher, "assistant") for text in (() if named == "none" else named)]
+    found = [("student.assistants", text, teacher, "assistant") for text in (() if isinstance(named, str) else named)]
     if side.source is None or wanted is not None:
         found.append(("student.shape", wanted or DEFAULT_SHAPE, side.config, "student"))
     notes = []
@@ -362,8 +363,3 @@ def _value(given: float | tuple[float, float] | None) -> Value | None:
     if not isinstance(given, tuple):
         return given
     return given[0] if given[0] == given[1] else Ramp(*given)
-
-
-def _assistants(settings: Settings, teacher: PretrainedConfig) -> tuple[Shape, ...]:
-    chosen = settings.student.assistants
-    return () if chosen == "none" else tuple(Shape.under(text, teacher) for text in chosen)

@@ -18,6 +18,7 @@ from potstill.losses import value_kl
 from potstill.models.anatomy import ANATOMIES
 from potstill.models.masked_lm import has_masked_lm_head
 from potstill.models.student import Shape, check_start, student_config
+from potstill.pipeline.assistants import kept_layers
 from potstill.pipeline.sides import StudentSide
 from potstill.recipes import RECIPES, Recipe, by_heads, chosen_layers, layer_pairs
 from potstill.recipes.reading import needs_projection
@@ -115,7 +116,9 @@ def check_starts(
     for place, (above, shape) in enumerate(pairwise(shapes), 2):
         last = place == len(shapes)
         named = settings.student.layers or (recipe.layers if way == "layers" else None)
-        if not last or named is None:
+        if not last:
+            chosen = kept_layers(shape, above)
+        elif named is None:
             least = min(shape.layers, above.layers)  # one at random may have more
             chosen = tuple(layer for _, layer in layer_pairs(least, above.layers, settings.distill.mapping))
         else:
@@ -177,7 +180,7 @@ def check_vocabulary(settings: Settings, folder: Path) -> None:
         return
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     kept_pieces(tokenizer, np.zeros(max(tokenizer.get_vocab().values()) + 1, dtype=np.int64), most=_number(wanted))
-    if settings.student.assistants != "none" and settings.data.long_text == "window":
+    if not isinstance(settings.student.assistants, str) and settings.data.long_text == "window":
         raise SettingsError(
             f"student.vocabulary = {wanted} with assistants and texts in windows",
             expected="windows of the same pieces in every model of the chain",

@@ -1,5 +1,7 @@
 """What a run would do: stages, sizes, time, disk, without doing any of it."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ from potstill.config import Settings
 from potstill.evaluation.cost import ParameterCounts, parameter_counts
 from potstill.models.loading import read_config
 from potstill.models.student import Shape, encoder_shapes, student_config
+from potstill.pipeline.assistants import assistant_phases
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.caching import cache_notes, expected, rows_and_tokens
 from potstill.pipeline.checked import checked_job
@@ -16,6 +19,7 @@ from potstill.pipeline.job import Job, is_trained, teacher_name
 from potstill.pipeline.run import Run, check_folder
 from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT
+from potstill.recipes import Phase
 
 __all__ = ["plan"]
 
@@ -115,8 +119,15 @@ def _estimates(
     """Seconds of the trainings: 6 × non-embedding parameters a token trained, 2 × a token of the teacher's forward."""
     settings = job.settings
     every = job.augmenting.texts(rows, pairs=job.columns.pair is not None)
-    seen = sum(p.epochs * every if p.epochs is not None else p.examples for p in job.recipe.phases)
-    forward = 2 * teacher.non_embedding if job.scores is None else 0
+
+    def seen_in(phases: Sequence[Phase]) -> int:
+        return sum(phase.epochs * every if phase.epochs is not None else phase.examples for phase in phases)
+
+    seen = seen_in(job.recipe.phases)
+    above = teacher
+    if job.assistants:
+        above = parameter_counts(encoder_shapes(student_config(job.config, job.assistants[-1])))
+    forward = 2 * above.non_embedding if job.scores is None else 0
     live = seen * tokens * (6 * student.non_embedding + forward) / _FLOPS
     cached = bool(expected(job, rows, tokens))  # then each text is read by the teacher once
     once = (6 * seen * student.non_embedding + every * forward) * tokens / _FLOPS
@@ -129,7 +140,10 @@ def _estimates(
             found[f"{name}-logits"] = every * tokens * 2 * size / _FLOPS
     if settings.evaluate.hard_labels and job.labelled:
         found["hard-labels"] = HARD_COST * found["student"]
-    for number, shape in enumerate(job.assistants, 1):
+    for number, (above_it, shape) in enumerate(pairwise([Shape.of(job.config), *job.assistants]), 1):
+        theirs = parameter_counts(encoder_shapes(student_config(job.config, above_it))).non_embedding
         size = parameter_counts(encoder_shapes(student_config(job.config, shape))).non_embedding
-        found[f"assistant-{number}"] = seen * tokens * (6 * size + 2 * teacher.non_embedding) / _FLOPS
+        found[f"assistant-{number}"] = seen_in(assistant_phases(job.recipe)) * tokens * (6 * size + 2 * theirs) / _FLOPS
+    if job.assistants:
+        found["teacher-logits"] = every * tokens * 2 * teacher.non_embedding / _FLOPS
     return found

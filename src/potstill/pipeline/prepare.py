@@ -10,6 +10,7 @@ from potstill.pipeline.inputs import unlabelled_table
 from potstill.pipeline.job import Job
 from potstill.pipeline.run import Context
 from potstill.storage import write_json
+from potstill.tasks import balanced_weights
 
 __all__ = ["source_rows", "split_data", "write_splits"]
 
@@ -46,7 +47,17 @@ def write_splits(context: Context, job: Job, splits: Splits, **more: Any) -> Non
         if examples is not None:
             examples.write(context.folder / f"{name}.arrow")
     facts = {**splits.facts, "sources": source_rows(job)}
-    task = {"task": job.settings.data.task, "labels": list(splits.labels), "pair": job.columns.pair is not None}
+    weights: tuple[float, ...] = ()
+    if job.settings.data.class_weights == "balanced":
+        weights = balanced_weights(splits.train.labels, len(splits.labels))
+        said = ", ".join(f"{label} {weight:.3g}" for label, weight in zip(splits.labels, weights, strict=True))
+        context.report.note(f"class weights: {said}")
+    task = {
+        "task": job.settings.data.task,
+        "labels": list(splits.labels),
+        "pair": job.columns.pair is not None,
+        "class_weights": list(weights),
+    }
     made = {**task, "facts": facts, "notes": splits.notes, **more}
     write_json(context.folder / "facts.json", made)
 

@@ -30,7 +30,7 @@ OF_STUDENT = ("start", "general", "student", "hard-labels", "export")
 
 
 def task_facts(folder: Path) -> dict[str, Any]:
-    """What the data stage wrote down: `task`, `labels`, `pair`, `facts`, `notes`."""
+    """What the data stage wrote down: `task`, `labels`, `pair`, `class_weights`, `facts`, `notes`."""
     facts: dict[str, Any] = read_json(folder / "facts.json")
     return facts
 
@@ -51,7 +51,7 @@ def split_of(context: Context, name: str) -> Examples:
 def task_in(folder: Path) -> Task:
     """The task of a run, from its data stage."""
     facts = task_facts(folder)
-    return make_task(facts["task"], facts["labels"], pair=facts["pair"])
+    return make_task(facts["task"], facts["labels"], pair=facts["pair"], class_weights=facts["class_weights"])
 
 
 def task_of(context: Context) -> Task:

@@ -1,11 +1,12 @@
 """Which stages a job has, in which order, and what the result of each depends on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from potstill.models.loading import read_config
 from potstill.models.student import Shape
+from potstill.pipeline.assistants import assistant_phases
 from potstill.pipeline.augment_stages import (
     CANDIDATES,
     CONDITIONAL,
@@ -31,9 +32,12 @@ from potstill.pipeline.run import Context, Stage
 from potstill.pipeline.scored_stages import base_stage, scored_data
 from potstill.pipeline.tune_stages import hard_labels_stage, small_baseline_stage, teacher_stage
 from potstill.pipeline.vocabulary import STAGE, vocabulary_stage
-from potstill.recipes import Recipe
+from potstill.recipes import Phase
 
-__all__ = ["build_stages", "student_stages"]
+__all__ = ["TEACHER_LOGITS", "build_stages", "student_stages"]
+
+TEACHER_LOGITS = "teacher-logits"
+"""The stage with the teacher's answers to all texts, for a chain of models."""
 
 NOT_OF_TUNING = {"source", "more", "shares", "scores", "scores_form", "cache", "cache_gb"}
 """Settings of teachers on which the training of one does not depend."""
@@ -234,27 +238,26 @@ class _Stages:
 
     def add_assistants(self) -> str:
         """The chain from teacher to student; returns the stage whose model teaches the student."""
-        above = self.root
+        above, learned = self.root, _taught(assistant_phases(self.job.recipe))
+        if self.job.assistants:
+            self.add(
+                TEACHER_LOGITS,
+                partial(teacher_logits_stage, job=self.job),
+                depends=self.precision,
+                needs=("data", "teacher", "augment"),
+                detail="its answers, for every model below it",
+            )
         for number, shape in enumerate(self.job.assistants, 1):
             name = f"assistant-{number}"
-            logits = ("teacher-logits",) if number > 1 else ()
             self.add(
                 name,
                 partial(assistant_stage, job=self.job, budget=self.budget, stage=name, shape=shape, above=above),
-                depends={**self.distilled, **self.cached, "shape": str(shape), "terms": _taught(self.job.recipe)},
-                needs=("data", "teacher", "augment", above, *logits, *self.answers),
+                depends={**self.distilled, **self.cached, "shape": str(shape), "terms": learned},
+                needs=("data", "teacher", "augment", above, TEACHER_LOGITS, *self.answers),
                 detail=f"{shape}, distilled from {above}",
                 share=2,
             )
             above = name
-            if number == 1:
-                self.add(
-                    "teacher-logits",
-                    partial(teacher_logits_stage, job=self.job),
-                    depends=self.precision,
-                    needs=("data", "teacher", "augment"),
-                    detail="its answers, for the models further down",
-                )
         return above
 
     def add_start(self, above: str) -> str:
@@ -289,7 +292,7 @@ class _Stages:
     def add_student(self, above: str, start: str) -> None:
         """The student's own distillation."""
         job = self.job
-        logits = ("teacher-logits",) if job.assistants else ()
+        logits = (TEACHER_LOGITS,) if job.assistants else ()
         self.add(
             "student",
             partial(
@@ -300,6 +303,7 @@ class _Stages:
                 start=start,
                 above=above,
                 phases=job.recipe.phases,
+                layers=job.layers,
             ),
             depends={**self.distilled, **self.cached},
             needs=("data", self.root, "augment", above, start, *logits, *self.answers, *self.cut),
@@ -373,6 +377,6 @@ class _Stages:
         )
 
 
-def _taught(recipe: Recipe) -> list[list[str]]:
+def _taught(phases: Sequence[Phase]) -> list[list[str]]:
     """The terms of each phase, without those that two sides cannot compare."""
-    return [[term.name for term in phase.terms if term.weight] for phase in recipe.phases]
+    return [[term.name for term in phase.terms if term.weight] for phase in phases]

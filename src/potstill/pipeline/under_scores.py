@@ -37,7 +37,7 @@ def adapted(settings: Settings) -> Settings:
         )
     refused = [
         ("general.texts", settings.general.texts, "there is nobody to read plain text with"),
-        ("student.assistants", settings.student.assistants != "none", "they are shrunk from a teacher"),
+        ("student.assistants", not isinstance(settings.student.assistants, str), "they are shrunk from a teacher"),
         ("augment.method", augment.method not in ("auto", "none"), "new texts would have no scores"),
         ("augment.copies", augment.copies, "new texts would have no scores"),
         ("augment.model", augment.model, "new texts would have no scores"),

@@ -15,6 +15,7 @@ from potstill.recipes.recipe import (
     for_task,
     in_units,
     layer_pairs,
+    with_loss,
     with_overrides,
 )
 from potstill.recipes.tinybert import PAPER, REFERENCE
@@ -31,6 +32,7 @@ __all__ = [
     "for_task",
     "in_units",
     "layer_pairs",
+    "with_loss",
     "with_overrides",
 ]
 

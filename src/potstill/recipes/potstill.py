@@ -15,28 +15,29 @@ __all__ = ["POTSTILL"]
 _ATTENTION = replace(ATTENTION, otherwise=(QUERIES, KEYS, VALUES))
 _STATES = (EMBEDDING, HIDDEN, _ATTENTION)
 
+_TASK = Phase(
+    "distil",
+    (
+        replace(EMBEDDING, weight=0.0),
+        HIDDEN,
+        replace(_ATTENTION, weight=0.1),
+        LOGITS,
+        replace(HARD, weight=0.3),
+    ),
+    epochs=None,
+    examples=300_000,
+    batch_size=64,
+    learning_rate=3e-4,
+    average=0.2,
+    reference_width=312,
+    dropout=False,
+)
+
 POTSTILL = Recipe(
     name="potstill",
     general=Phase("general", _STATES, epochs=3, batch_size=64, learning_rate=2e-4, dropout=False),
-    phases=(
-        Phase(
-            "distil",
-            (
-                replace(EMBEDDING, weight=0.0),
-                HIDDEN,
-                replace(_ATTENTION, weight=0.1),
-                LOGITS,
-                replace(HARD, weight=0.3),
-            ),
-            epochs=None,
-            examples=300_000,
-            batch_size=64,
-            learning_rate=3e-4,
-            average=0.2,
-            reference_width=312,
-            dropout=False,
-        ),
-    ),
+    phases=(_TASK,),
+    assistant=(replace(_TASK, examples=100_000),),
     copies=10,
     start="shrunk",
     projection="each",

@@ -242,8 +242,6 @@ _COUNTS: Mapping[Callable[..., Any], Callable[[Sizes], float]] = {
     losses.logits_kl: lambda s: s.texts,
     losses.soft_cross_entropy: lambda s: s.texts,
     losses.soft_cross_entropy_reference: lambda s: s.texts * s.classes,
-    losses.hard_cross_entropy: lambda s: s.labelled,
-    losses.score_mse: lambda s: s.labelled,
     losses.word_cross_entropy: lambda s: s.masked,
     losses.word_kl: lambda s: s.masked,
 }
@@ -251,4 +249,4 @@ _COUNTS: Mapping[Callable[..., Any], Callable[[Sizes], float]] = {
 
 def count_of(term: LossTerm, sizes: Sizes) -> float:
     """The count that the term's function will return for a batch of these sizes."""
-    return _COUNTS[term.fn](sizes)
+    return sizes.labelled if term.reads == "labels" else _COUNTS[term.fn](sizes)

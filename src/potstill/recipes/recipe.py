@@ -22,6 +22,7 @@ __all__ = [
     "for_task",
     "in_units",
     "layer_pairs",
+    "with_loss",
     "with_overrides",
 ]
 
@@ -85,6 +86,8 @@ class Recipe:
             released TinyBERT), one for each term without, or none, where the widths must be equal.
         weight_decay, clip: The optimiser's.
         gold_on: Kinds of task on which the terms on logits learn the gold answers, not the teacher's.
+        assistant: What an assistant between teacher and student learns, in order; one is then put there where the
+            settings leave that open. Empty: as the student does, and only where the settings name one.
         original_on: Kinds of task on which no text is augmented unless that is asked for: another word is another
             score, and TinyBERT's authors left STS-B as it is.
     """
@@ -99,6 +102,7 @@ class Recipe:
     weight_decay: float = 0.01
     clip: float = 1.0
     gold_on: tuple[str, ...] = ()
+    assistant: tuple[Phase, ...] = ()
     original_on: tuple[str, ...] = ("regression",)
 
     @property
@@ -229,8 +233,14 @@ def for_task(recipe: Recipe, task: Task) -> Recipe:
         kept = [term for term in phase.terms if not (gold and term.reads == "labels")]
         return replace(phase, terms=tuple(map(change, kept)))
 
-    phases = tuple(map(changed, recipe.phases))
-    return replace(recipe, phases=phases, copies=0 if task.kind in recipe.original_on else recipe.copies)
+    phases, assistant = tuple(map(changed, recipe.phases)), tuple(map(changed, recipe.assistant))
+    copies = 0 if task.kind in recipe.original_on else recipe.copies
+    return replace(recipe, phases=phases, assistant=assistant, copies=copies)
+
+
+def with_loss(terms: Sequence[LossTerm], task: Task) -> tuple[LossTerm, ...]:
+    """The terms, those on gold answers with the loss of the task as its data are: class weights are known by then."""
+    return tuple(replace(term, fn=task.loss) if term.reads == "labels" else term for term in terms)
 
 
 def in_units(terms: Sequence[LossTerm], unit: float) -> tuple[LossTerm, ...]:
@@ -254,7 +264,9 @@ def with_overrides(
     learning_rate: float | None,
     projection: Projection | None = None,
 ) -> Recipe:
-    """The recipe with what the user set: each override holds for every task phase; None leaves the recipe's own.
+    """The recipe with what the user set: each override holds for every task phase, the assistants' too.
+
+    None leaves the recipe's own.
 
     Phases all of whose weights are 0 are left out.
 
@@ -283,7 +295,10 @@ def with_overrides(
             reference_width=phase.reference_width if learning_rate is None else None,
         )
 
-    phases = tuple(phase for phase in map(change, recipe.phases) if any(term.weight for term in phase.terms))
+    def changed(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
+        return tuple(phase for phase in map(change, phases) if any(term.weight for term in phase.terms))
+
+    phases, assistant = changed(recipe.phases), changed(recipe.assistant)
     if not phases:
         raise SettingsError("distill.weights that are all 0", expected="one above 0")
-    return replace(recipe, phases=phases, projection=projection or recipe.projection)
+    return replace(recipe, phases=phases, assistant=assistant, projection=projection or recipe.projection)

@@ -21,7 +21,7 @@ from potstill.models.heads import ProblemType
 from potstill.tasks.task import Disagreements, Floor, Loss
 from potstill.tasks.windows import mean_of_windows
 
-__all__ = ["Classification", "probabilities"]
+__all__ = ["Classification", "balanced_weights", "probabilities"]
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
@@ -38,6 +38,18 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
+def balanced_weights(labels: np.ndarray, classes: int) -> tuple[float, ...]:
+    """N / (C · n_c), as scikit-learn's "balanced": every class counts the same; the mean over the examples is 1.
+
+    Args:
+        labels: int64 (n,); −1 where there is none.
+        classes: C. One without an example has weight 1.
+    """
+    counts = np.bincount(labels[labels >= 0], minlength=classes)
+    present = np.count_nonzero(counts)
+    return tuple(float(counts.sum() / (present * count)) if count else 1.0 for count in counts.tolist())
+
+
 @dataclass(frozen=True)
 class Classification:
     """One label a text; a `Task`.
@@ -45,6 +57,7 @@ class Classification:
     Attributes:
         labels: Label names; a label's index is its place here, in data, teacher and student alike.
         pair: Whether an input is a pair of texts.
+        weights: How much an example of each label counts in the loss on gold labels; empty: all the same.
     """
 
     labels: tuple[str, ...]
@@ -54,6 +67,7 @@ class Classification:
     problem_type: ProblemType = "single_label_classification"
     constant_name: str = "majority"
     gold_name: str = "labels"
+    weights: tuple[float, ...] = ()
 
     merge = staticmethod(mean_of_windows)
 
@@ -64,10 +78,10 @@ class Classification:
 
     @property
     def loss(self) -> Loss:
-        """Cross-entropy."""
-        from potstill.losses import hard_cross_entropy
+        """Cross-entropy, weighted where there are weights."""
+        from potstill.losses import WeightedCrossEntropy, hard_cross_entropy
 
-        return hard_cross_entropy
+        return WeightedCrossEntropy(self.weights) if self.weights else hard_cross_entropy
 
     @staticmethod
     def distillation_loss(published: Loss) -> Loss:
