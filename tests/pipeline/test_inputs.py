@@ -68,7 +68,8 @@ def test_the_plan_counts_both_sides_of_a_pair(tmp_path: Path) -> None:
     words = sum(len(" ".join(pair).split()) for pair in sides) / len(sides)
     assert line == f"data: 240 rows, {words + 3:.0f} tokens each"  # [CLS], two [SEP]
     augmenting = checked_job(settings, SILENT).augmenting
-    assert augmenting.texts(240, pairs=True) == 240 * 7
+    assert (augmenting.methods, augmenting.copies) == (("recombine",), 3)
+    assert augmenting.texts(240, pairs=True) == 240 * (1 + 3)
     assert replace(augmenting, methods=("recombine", "ngram")).texts(10, pairs=True) == 10 * (1 + 3 + 6)
     assert replace(augmenting, methods=("recombine", "ngram")).texts(10, pairs=False) == 10 * 7
 

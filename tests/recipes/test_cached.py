@@ -91,3 +91,28 @@ def test_other_logits_stand_for_the_teachers(tmp_path):
     assert len(set(states)) == 4
     with pytest.raises(ModelError, match="6 rows"):
         CachedGuide(plain.guide.teacher, own.guide.cache, given[:6])
+
+
+def test_logits_of_some_rows_stand_for_the_teachers_there_alone(tmp_path):
+    live = program_of()
+    rows = np.arange(len(LENGTHS))
+    own = live.guide.guidance(rows).logits.clone()
+    live.guide.states.clear()
+    given = np.random.default_rng(0).normal(size=own.shape).astype(np.float32)
+    given[::2] = np.nan
+    partly = program_of(logits=given)
+    with Counted(partly.guide.teacher) as counted:
+        found = partly.guide.guidance(rows).logits
+        partly.guide.states.clear()
+    assert counted.passes == 1
+    np.testing.assert_array_equal(found[1::2], given[1::2])
+    np.testing.assert_array_equal(found[::2], own[::2])
+    alone = program_of(names=("logits",), logits=given)
+    with Counted(alone.guide.teacher) as counted:
+        alone.guide.guidance(np.array([1, 3]))
+        assert counted.passes == 0, "nothing is asked of the model where all is given"
+        alone.guide.guidance(np.array([1, 2]))
+        assert counted.passes == 1
+    whole = cached(program_of(), tmp_path)
+    guide = CachedGuide(partly.guide.teacher, whole.guide.cache, given)
+    np.testing.assert_allclose(guide.guidance(rows).logits, found, atol=1e-6)

@@ -171,8 +171,8 @@ class StudentSettings(Section):
     assistants: Assistants = Field(
         default="auto",
         description="Models between teacher and student, largest first, each distilled from the one above; auto: of "
-        "half the teacher's layers at its width, and so on, while that is deeper than a narrower student, where the "
-        "mode has assistants.",
+        "half the teacher's layers at its width, and so on down to six, while that is deeper than a narrower student, "
+        "where the mode has assistants.",
     )
 
     vocabulary: Vocabulary = Field(

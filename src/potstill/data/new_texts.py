@@ -12,7 +12,17 @@ from potstill.data.counter import seed_key
 from potstill.data.examples import Examples, without_labels
 from potstill.errors import SettingsError
 
-__all__ = ["COPY_BITS", "KEEPS_LABEL", "NUMBERS", "NewTexts", "check_copies", "check_ids", "combined", "draw_key"]
+__all__ = [
+    "COPY_BITS",
+    "KEEPS_LABEL",
+    "NUMBERS",
+    "NewTexts",
+    "check_copies",
+    "check_ids",
+    "combined",
+    "draw_key",
+    "is_new",
+]
 
 COPY_BITS = 12
 """Of a place, for the copy's number."""
@@ -46,6 +56,12 @@ class NewTexts:
 
     method: str
     rows: Sequence[Sequence[tuple[int, str | tuple[str, str]]]]
+
+
+def is_new(example_id: np.ndarray) -> np.ndarray:
+    """Which ids, int64 (n,), are those of texts that a method made: bool (n,)."""
+    found: np.ndarray = example_id >= _NEW_ID
+    return found
 
 
 def check_copies(copies: int) -> None:

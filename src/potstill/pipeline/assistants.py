@@ -8,7 +8,10 @@ from potstill.config import Settings
 from potstill.models.student import Shape
 from potstill.recipes import Phase, Recipe
 
-__all__ = ["assistant_phases", "choose_assistants", "halves", "kept_layers"]
+__all__ = ["FEWEST_LAYERS", "assistant_phases", "choose_assistants", "halves", "kept_layers"]
+
+FEWEST_LAYERS = 6
+"""Of an assistant that nobody named: below a teacher of six layers a student learns well without one."""
 
 
 def choose_assistants(
@@ -38,10 +41,10 @@ def choose_assistants(
 def halves(teacher: Shape, student: Shape) -> tuple[Shape, ...]:
     """Half the layers at the same width, and half of these, as long as there are more than the student has.
 
-    None for a student as wide as its teacher.
+    None for a student as wide as its teacher, and none of fewer than `FEWEST_LAYERS`.
     """
     made, layers = list[Shape](), teacher.layers // 2
-    while layers > student.layers and student.hidden < teacher.hidden:
+    while layers > student.layers and layers >= FEWEST_LAYERS and student.hidden < teacher.hidden:
         made.append(Shape(layers, teacher.hidden, teacher.ffn, teacher.heads))
         layers //= 2
     return tuple(made)

@@ -13,6 +13,7 @@ from potstill.errors import ModelError, SettingsError, SourceError
 from potstill.models.masked_lm import has_masked_lm_head
 from potstill.pipeline.inputs import checked_model
 from potstill.progress import Reporter
+from potstill.recipes import Recipe
 
 __all__ = ["Augmenting", "check_masks", "choose_augmenting"]
 
@@ -58,13 +59,13 @@ class Augmenting:
 
 
 def choose_augmenting(
-    settings: Settings, own_copies: int, teacher: Source, readers: Sequence[Path], report: Reporter
+    settings: Settings, recipe: Recipe, teacher: Source, readers: Sequence[Path], report: Reporter
 ) -> Augmenting:
     """Resolve `augment.model` and `auto`; check files, heads, pairs and mask tokens.
 
     Args:
         settings: Of the run.
-        own_copies: The distillation mode's, where `augment.copies` is not set.
+        recipe: Says how many where `augment.copies` is not set, and whether pairs are recombined.
         teacher: Its source.
         readers: Folders of the student's tokenizer and of further teachers', which read the same texts.
         report: Receives progress of a download.
@@ -81,6 +82,7 @@ def choose_augmenting(
     model = teacher if augment.model is None else resolve_model(augment.model, report=report)
     if augment.model is not None:
         checked_model(model)
+    own_copies = recipe.new_texts(pairs=settings.data.pair is not None)
     copies = own_copies if augment.copies is None else augment.copies
     if augment.method not in ("auto", "none") and not copies:
         raise SettingsError(
@@ -90,7 +92,7 @@ def choose_augmenting(
         )
     if augment.method == "none" or not copies:
         return Augmenting((), 0, None)
-    methods = _automatic(settings, model) if augment.method == "auto" else augment.method
+    methods = _automatic(settings, recipe, model) if augment.method == "auto" else augment.method
     chosen = Augmenting(methods, copies, model if set(methods) & set(_PROPOSING) else None)
     _check(settings, chosen)
     if "masking" in methods:
@@ -98,7 +100,10 @@ def choose_augmenting(
     return chosen
 
 
-def _automatic(settings: Settings, model: Source) -> tuple[str, ...]:
+def _automatic(settings: Settings, recipe: Recipe, model: Source) -> tuple[str, ...]:
+    named = settings.augment.model is not None or settings.augment.vectors is not None
+    if settings.data.pair is not None and recipe.recombined and not named:
+        return ("recombine",)
     if settings.augment.model is not None or has_masked_lm_head(model.paths[0]):
         return ("masked-lm",)
     return ("glove",) if settings.augment.vectors is not None else ("embeddings",)

@@ -99,7 +99,7 @@ def heard(
     """
     live = LiveGuide(teacher, terms, encodings, logits=logits, teacher_ids=teacher_ids)
     biased = live.states is not None and live.states.biased
-    fields = fields_of(terms, biased=biased, logits=logits is None)
+    fields = fields_of(terms, biased=biased, logits=logits is None or bool(np.isnan(logits).any()))
     folder = teacher_cache_folder() / cache_key(_model_digest(context.done[above]), teacher.dtype)
     cache = TeacherCache(folder, encodings, fields, teacher_ids)
     file = context.scratch / f"{phase}-cache.json"
@@ -268,7 +268,7 @@ def expected(job: Job, rows: int, tokens: float) -> list[tuple[Shape, list[str],
                 layers=kept_layers(below, above) if assists else job.layers,
                 equal_heads=below.heads == above.heads,
             )
-            own = fields_of(terms, biased=False, logits=not job.assistants)
+            own = fields_of(terms, biased=False, logits=not job.assistants or job.augmenting.copies > 0)
             epochs = phase.epochs or phase.examples / max(1, every)
             fields += own if _is_wanted(job, terms, own, epochs) else []
         fields = list(dict.fromkeys(fields))

@@ -218,7 +218,8 @@ def _starts(start: str, shape: str) -> Iterator[Cell]:
 
 def _texts(settings: Settings, recipe: Recipe) -> Iterator[Cell]:
     augment = settings.augment
-    copies = recipe.copies if augment.copies is None else augment.copies
+    own = recipe.new_texts(pairs=settings.data.pair is not None)
+    copies = own if augment.copies is None else augment.copies
     if any(phase.augmented for phase in recipe.phases):
         if augment.method != "none" and copies:
             unused = {} if augment.model is None else {"augment.model": None}  # it is refused beside "none"

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import Examples, is_labelled, without_labels
+from potstill.data.new_texts import is_new
 from potstill.models.checkpointing import set_checkpointing
 from potstill.models.dropout import set_dropout
 from potstill.models.forward import forward_inputs, run_logits
@@ -163,11 +164,17 @@ def _training_texts(context: Context, *, augmented: bool) -> Examples:
 
 
 def teacher_logits_stage(context: Context, job: Job) -> None:
-    """The teacher's logits for every training text, once: with assistants, every model of the chain learns them."""
+    """The teacher's logits for every text that was given, once: with assistants, all below it learn them.
+
+    Of texts that were made there are too many: their rows are NaN, and the model above a student answers them.
+    """
     encoder = task_encoder(job, context.done["teacher"] / "model", length_of(context))
     model = held(model_of(context, context.done["teacher"]), job.settings.distill.precision)
     texts = _training_texts(context, augmented=True)
-    logits = run_logits(model, encoder.encode(texts.texts, texts.pairs), report=context.report)
+    encodings = encoder.encode(texts.texts, texts.pairs)
+    given = np.flatnonzero(~is_new(texts.example_id[encodings.example]))
+    logits = np.full((len(encodings), task_of(context).outputs), np.nan, dtype=np.float32)
+    logits[given] = run_logits(model, encodings.select(given), report=context.report)
     save_arrays({"logits": logits}, context.folder / "logits.safetensors")
 
 

@@ -219,7 +219,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
         recipe=recipe,
         notes=notes,
         augmenting=choose_augmenting(
-            settings, recipe.copies, teacher, [side.folder, *(source.paths[0] for source in more)], report
+            settings, recipe, teacher, [side.folder, *(source.paths[0] for source in more)], report
         ),
         scores=scores,
     )

@@ -49,7 +49,7 @@ class CachedGuide:
     Args:
         teacher: For its width, heads and scale alone.
         cache: Filled, over the student's windows.
-        logits: As in `potstill.recipes.guidance.LiveGuide`.
+        logits: As in `potstill.recipes.guidance.LiveGuide`; the cache has logits where rows of these are NaN.
 
     Raises:
         ModelError: Logits of other windows.
@@ -61,6 +61,8 @@ class CachedGuide:
         if logits is not None and len(logits) != self.windows:
             raise ModelError(f"{len(logits)} rows of the teacher's logits for {self.windows} windows")
         self.logits = cache.logits if logits is None else logits
+        if logits is not None and cache.logits is not None:
+            self.logits = np.where(np.isnan(logits), cache.logits, logits)
         self._given = logits
         self.width, self.heads = int(teacher.config.hidden_size), int(teacher.config.num_attention_heads)
         self.attention_width = attention_width(teacher)

@@ -110,7 +110,8 @@ class LiveGuide:
         teacher: Eval mode, no gradients.
         terms: What is learned: they say what is tapped, and whether the model need be run at all.
         encodings: The student's windows; the teacher has the same tokenizer, or more pieces.
-        logits: float32 (m, C), learned from in place of the model's own, one row a window; None means the model's.
+        logits: float32 (m, C), learned from in place of the model's own, one row a window; a row of NaN, or None, means
+            the model's.
         teacher_ids: int64 (V,), the teacher's id of each of the student's pieces; None where they are the same.
 
     Raises:
@@ -137,15 +138,18 @@ class LiveGuide:
 
     def guidance(self, rows: np.ndarray) -> Guidance:
         """As `Guide.guidance`."""
-        target = None if self.logits is None else torch.from_numpy(self.logits[rows]).to(self.teacher.device)
-        if self.states is not None or (self.needs_target and target is None):
+        target, lacking = None, True
+        if self.logits is not None:
+            target = torch.from_numpy(self.logits[rows]).to(self.teacher.device)
+            lacking = bool(target.isnan().any())
+        if self.states is not None or (self.needs_target and lacking):
             arrays = self.encodings.batch(rows)
             choose_attention(self.teacher, arrays["input_ids"].shape[1], backward=False)
             if self.teacher_ids is not None:
                 arrays["input_ids"] = self.teacher_ids[arrays["input_ids"]]
             with torch.no_grad():
                 own = self.teacher(**forward_inputs(self.teacher, arrays)).logits
-            target = own if target is None else target
+            target = own if target is None else torch.where(target.isnan(), own.float(), target)
         return Guidance(target, self.states)
 
     def heard(self, rows: np.ndarray) -> None:

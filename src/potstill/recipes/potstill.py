@@ -1,6 +1,8 @@
 """Our own recipe: a student shrunk from the teacher, then all losses together.
 
-A student that starts near its teacher can learn states and answers at once: the two passes of TinyBERT become one.
+A student that starts near its teacher can learn states and answers at once: the two passes of TinyBERT become one. The
+states weigh so much that they come first: they say hundreds of times more of a text than its answer does, and a student
+that fits the answers before them fits the training texts alone.
 Where the two have different numbers of heads, whose scores cannot be compared head with head, MiniLMv2's relations of
 the last layers (arXiv 2012.15828) take the place of the attention loss.
 """
@@ -19,8 +21,8 @@ _TASK = Phase(
     "distil",
     (
         replace(EMBEDDING, weight=0.0),
-        HIDDEN,
-        replace(_ATTENTION, weight=0.1),
+        replace(HIDDEN, weight=100.0),
+        replace(_ATTENTION, weight=10.0),
         LOGITS,
         replace(HARD, weight=0.3),
     ),
@@ -39,6 +41,7 @@ POTSTILL = Recipe(
     phases=(_TASK,),
     assistant=(replace(_TASK, examples=100_000),),
     copies=10,
+    recombined=16,
     start="shrunk",
     projection="each",
 )
