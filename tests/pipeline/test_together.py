@@ -37,11 +37,14 @@ def run_until(settings: Settings, *wanted: str) -> Run:
     return run
 
 
-def test_an_assistant_depends_on_the_terms_that_are_left_to_it(tmp_path: Path) -> None:
-    chain = ('student.assistants=["2x24x48x4"]', "student.shape=1x16x32x4")
+@pytest.mark.parametrize("mode", ["paper", "potstill"])
+def test_an_assistant_depends_on_the_terms_that_are_left_to_it(tmp_path: Path, mode: str) -> None:
+    """Where it learns as the student does, it loses what the student cannot learn; else it has terms of its own."""
+    chain = ('student.assistants=["2x24x48x4"]', "student.shape=1x16x32x4", f"distill.mode={mode}")
     own = depends(tiny_settings(tmp_path, *chain), "assistant-1")
     shorter = depends(tiny_settings(tmp_path, *chain, "student.max_length=16"), "assistant-1")
-    assert own != shorter
+    assert (own != shorter) == (mode == "paper")
+    assert [name for name in own["terms"][0] if name in ("hidden", "attention")] == ["hidden", "attention"]
 
 
 def test_a_start_depends_on_the_layers_that_a_method_names(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_relations_take_the_place_of_scores_where_heads_differ():
     other = build_terms(phase, student=2, teacher=4, mapping="uniform", equal_heads=False)
     assert [term.name for term in equal] == ["hidden", "attention", "logits", "hard"]
     assert [term.name for term in other] == ["hidden", "queries", "keys", "values", "logits", "hard"]
-    assert {term.weight for term in other if term.reads in ("queries", "keys", "values")} == {0.1}
+    assert {term.weight for term in other if term.reads in ("queries", "keys", "values")} == {10.0}
     assert {term.layers for term in other if term.reads == "queries"} == {((2, 4),)}
     # A weight that the user sets holds for what takes the term's place; 0 leaves both out.
     for weight, names in ((0.5, {"queries", "keys", "values"}), (0.0, set())):
