@@ -282,7 +282,13 @@ def test_every_cell_of_every_recipe_is_settings(finished: tuple[Path, dict, Stag
     shape = "1x32x64x4" if recipe.start == "layers" else "1x16x32x4"
     texts = [f'general.texts="{write_rows(folder / "plain.tsv", 30, 9)}"'] if recipe.general else []
     settings = ablation(folder, f"distill.mode={mode}", f"student.shape={shape}", "ablate.cells=[]", *texts)
-    cells = cells_of(settings, start=recipe.start, shape=shape, assisted=mode == "potstill")
+    chain = ["2x32x64x4"] if mode == "potstill" else []
+    cells = cells_of(settings, start=recipe.start, shape=shape, assistants=chain)
+    kept = {cell.name: cell.changes.get("student.assistants") for cell in cells}
+    if chain:
+        assert kept["random-start"] == kept["layers-start"] == kept["no-general"] == ("2x32x64x4",)
+        alone = cells_of(settings, start=recipe.start, shape=shape)
+        assert {c.changes.get("student.assistants") for c in alone if c.group == "start"} == {"none"}
     assert ("no-assistant" in {cell.name for cell in cells}) == (mode == "potstill")
     names = [cell.name for cell in cells]
     assert names[0] == "full"

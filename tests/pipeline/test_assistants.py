@@ -14,6 +14,8 @@ from tests.tiny import tiny_model
 from potstill import recipes
 from potstill.data.examples import Examples
 from potstill.data.new_texts import is_new
+from potstill.errors import ModelError
+from potstill.models import forward
 from potstill.models.student import Shape
 from potstill.pipeline import assistants, distil_stages, distill, plan
 from potstill.pipeline.assistants import assistant_phases, halves, kept_layers
@@ -132,3 +134,35 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert 0 < new.sum() < len(new) == len(answers)
     assert np.array_equal(np.isnan(answers).all(axis=1), new), "texts that were made are answered by the model above"
     assert np.array_equal(np.isnan(answers).any(axis=1), new)
+
+
+@pytest.mark.usefixtures("any_depth")
+def test_several_teachers_answer_every_text(tmp_path: Path) -> None:
+    """An assistant's answers are an average already: averaged once more they would not be the shares' average."""
+    own = deep(tmp_path, f'teacher.more=["{tmp_path}/teacher"]', "evaluate.hard_labels=false")
+    distill(tiny_settings(tmp_path, *own))
+    answers = load_file(tmp_path / "run" / "stages" / "teacher-logits" / "logits.safetensors")["logits"]
+    new = is_new(Examples.read(tmp_path / "run" / "stages" / "augment" / "train.arrow").example_id)
+    assert new.any()
+    assert np.isfinite(answers).all()
+
+
+@pytest.mark.usefixtures("any_depth")
+def test_a_named_assistant_where_labels_alone_are_learned(tmp_path: Path) -> None:
+    """Its texts are those with labels; the teacher's answers are to all."""
+    alone = [f"distill.weights.{name}=0" for name in ("hidden", "attention", "logits")]
+    own = deep(tmp_path, 'student.assistants=["2x32x64x4"]', "augment.method=ngram", *alone)
+    report = distill(tiny_settings(tmp_path, *own))
+    assert [stage["name"] for stage in report["recipe"]["stages"]][1] == "assistant-1"
+
+
+@pytest.mark.usefixtures("any_depth")
+def test_answers_that_are_no_numbers_stop_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*args: Any, **kwargs: Any) -> np.ndarray:
+        found = forward.run_logits(*args, **kwargs)
+        found[3] = np.nan
+        return found
+
+    monkeypatch.setattr(distil_stages, "run_logits", damaged)
+    with pytest.raises(ModelError, match="answers to 1 texts are not finite"):
+        distill(tiny_settings(tmp_path, *deep(tmp_path)))

@@ -105,7 +105,7 @@ def _seeds(settings: AblateSettings) -> list[int]:
 def _prepare(settings: AblateSettings, report: Reporter) -> tuple[tuple[Cell, ...], dict[str, Job], list[Refusal]]:
     """The cells, the job of each that can be, and why the others cannot."""
     full = checked_job(cell_settings(settings, {}, settings.run.seed), report)
-    every = cells_of(settings, start=full.way, shape=str(full.shape), assisted=bool(full.assistants))
+    every = cells_of(settings, start=full.way, shape=str(full.shape), assistants=[str(a) for a in full.assistants])
     cells = chosen_cells(every, settings.ablate.cells)
     jobs, refused = {FULL: full}, []
     for cell in cells[1:]:

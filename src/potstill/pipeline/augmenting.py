@@ -15,7 +15,7 @@ from potstill.pipeline.inputs import checked_model
 from potstill.progress import Reporter
 from potstill.recipes import Recipe
 
-__all__ = ["Augmenting", "check_masks", "choose_augmenting"]
+__all__ = ["Augmenting", "check_masks", "choose_augmenting", "own_copies"]
 
 _PROPOSING = ("masked-lm", "conditional-masked-lm")
 
@@ -82,8 +82,7 @@ def choose_augmenting(
     model = teacher if augment.model is None else resolve_model(augment.model, report=report)
     if augment.model is not None:
         checked_model(model)
-    own_copies = recipe.new_texts(pairs=settings.data.pair is not None)
-    copies = own_copies if augment.copies is None else augment.copies
+    copies = own_copies(settings, recipe) if augment.copies is None else augment.copies
     if augment.method not in ("auto", "none") and not copies:
         raise SettingsError(
             f"augment.method names {', '.join(augment.method)}, and this run makes no copies of its own accord",
@@ -100,9 +99,21 @@ def choose_augmenting(
     return chosen
 
 
+def own_copies(settings: Settings, recipe: Recipe) -> int:
+    """New texts for each text by each method, or new pairs for each pair, where `augment.copies` is not set."""
+    alone = settings.augment.method == ("recombine",) and settings.data.pair is not None
+    return recipe.recombined if recipe.recombined and (alone or _recombines(settings, recipe)) else recipe.copies
+
+
+def _recombines(settings: Settings, recipe: Recipe) -> bool:
+    """Whether `auto` is to recombine: pairs, where the method says so and nothing that proposes words is named."""
+    augment = settings.augment
+    named = augment.model is not None or augment.vectors is not None
+    return bool(augment.method == "auto" and settings.data.pair is not None and recipe.recombined and not named)
+
+
 def _automatic(settings: Settings, recipe: Recipe, model: Source) -> tuple[str, ...]:
-    named = settings.augment.model is not None or settings.augment.vectors is not None
-    if settings.data.pair is not None and recipe.recombined and not named:
+    if _recombines(settings, recipe):
         return ("recombine",)
     if settings.augment.model is not None or has_masked_lm_head(model.paths[0]):
         return ("masked-lm",)

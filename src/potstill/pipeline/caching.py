@@ -268,7 +268,9 @@ def expected(job: Job, rows: int, tokens: float) -> list[tuple[Shape, list[str],
                 layers=kept_layers(below, above) if assists else job.layers,
                 equal_heads=below.heads == above.heads,
             )
-            own = fields_of(terms, biased=False, logits=not job.assistants or job.augmenting.copies > 0)
+            own = fields_of(
+                terms, biased=False, logits=not job.assistants or (job.augmenting.copies > 0 and not job.more)
+            )
             epochs = phase.epochs or phase.examples / max(1, every)
             fields += own if _is_wanted(job, terms, own, epochs) else []
         fields = list(dict.fromkeys(fields))

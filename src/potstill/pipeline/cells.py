@@ -5,12 +5,13 @@ are its averages over MNLI-m, MNLI-mm, MRPC and CoLA.
 """
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from potstill.config import AblateSettings, Settings
 from potstill.errors import SettingsError
+from potstill.pipeline.augmenting import own_copies
 from potstill.recipes import RECIPES, Recipe, for_task
 from potstill.recipes.tinybert import PAPER
 from potstill.tasks import make_task
@@ -81,25 +82,29 @@ _PAPER = {
 }
 
 
-def cells_of(settings: AblateSettings, *, start: str, shape: str, assisted: bool = False) -> tuple[Cell, ...]:
+def cells_of(settings: AblateSettings, *, start: str, shape: str, assistants: Sequence[str] = ()) -> tuple[Cell, ...]:
     """Every cell that the settings admit, the full recipe first.
 
     Args:
         settings: Of the ablation.
         start: How the full recipe's student starts: shrunk, layers, random, or `model`.
         shape: Its shape.
-        assisted: Whether assistants stand between teacher and student.
+        assistants: Shapes of those that stand between teacher and student.
     """
     recipe = for_task(RECIPES[settings.distill.mode], make_task(settings.data.task))
     used = _weights(settings, recipe)
     found = [Cell(FULL, "the recipe as it is", "recipe")]
     found += _losses(used)
     found += _mappings(settings, recipe, used, start)
-    found += _starts(start, shape)
-    if assisted:
+    # Where the method decides on assistants, a cell that changes something else keeps those of the full recipe.
+    kept: dict[str, Any] = {}
+    if settings.student.assistants == "auto" and recipe.assistant:
+        kept = {"student.assistants": tuple(assistants) or "none"}
+    found += _starts(start, shape, kept)
+    if assistants:
         title = "the student right below the teacher"
         found.append(Cell("no-assistant", title, "start", {"student.assistants": "none"}))
-    found += _texts(settings, recipe)
+    found += _texts(settings, recipe, kept)
     return tuple(Cell(c.name, c.title, c.group, c.changes, _PAPER.get(c.name)) for c in found)
 
 
@@ -207,19 +212,18 @@ def _mappings(settings: Settings, recipe: Recipe, used: Mapping[str, float], sta
             yield Cell(f"{mapping}-mapping", f"{words[mapping]} {verbs}", "layers", {"distill.mapping": mapping})
 
 
-def _starts(start: str, shape: str) -> Iterator[Cell]:
+def _starts(start: str, shape: str, kept: Mapping[str, Any]) -> Iterator[Cell]:
     for way, words in STARTS.items():
         if way != start:
-            changes: dict[str, Any] = {"student.start": way, "student.shape": shape}
+            changes: dict[str, Any] = {"student.start": way, "student.shape": shape, **kept}
             if way == "random":
                 changes["student.layers"] = None
             yield Cell(f"{way}-start", f"start: {words}", "start", changes)
 
 
-def _texts(settings: Settings, recipe: Recipe) -> Iterator[Cell]:
+def _texts(settings: Settings, recipe: Recipe, kept: Mapping[str, Any]) -> Iterator[Cell]:
     augment = settings.augment
-    own = recipe.new_texts(pairs=settings.data.pair is not None)
-    copies = own if augment.copies is None else augment.copies
+    copies = own_copies(settings, recipe) if augment.copies is None else augment.copies
     if any(phase.augmented for phase in recipe.phases):
         if augment.method != "none" and copies:
             unused = {} if augment.model is None else {"augment.model": None}  # it is refused beside "none"
@@ -228,4 +232,4 @@ def _texts(settings: Settings, recipe: Recipe) -> Iterator[Cell]:
             made = {"augment.method": "auto", "augment.copies": copies or PAPER.copies}
             yield Cell("with-augmentation", "with augmented texts", "texts", made)
     if settings.general.texts:
-        yield Cell("no-general", "without general distillation", "texts", {"general.texts": ()})
+        yield Cell("no-general", "without general distillation", "texts", {"general.texts": (), **kept})

@@ -21,6 +21,7 @@ from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.examples import Examples, is_labelled, without_labels
 from potstill.data.new_texts import is_new
+from potstill.errors import ModelError
 from potstill.models.checkpointing import set_checkpointing
 from potstill.models.dropout import set_dropout
 from potstill.models.forward import forward_inputs, run_logits
@@ -166,15 +167,22 @@ def _training_texts(context: Context, *, augmented: bool) -> Examples:
 def teacher_logits_stage(context: Context, job: Job) -> None:
     """The teacher's logits for every text that was given, once: with assistants, all below it learn them.
 
-    Of texts that were made there are too many: their rows are NaN, and the model above a student answers them.
+    Of texts that were made there are too many: their rows are NaN, and the model above a student answers them. Not so
+    with several teachers, whose answers are averaged: an assistant's would be an average already.
     """
     encoder = task_encoder(job, context.done["teacher"] / "model", length_of(context))
     model = held(model_of(context, context.done["teacher"]), job.settings.distill.precision)
     texts = _training_texts(context, augmented=True)
     encodings = encoder.encode(texts.texts, texts.pairs)
-    given = np.flatnonzero(~is_new(texts.example_id[encodings.example]))
+    given = np.flatnonzero(~is_new(texts.example_id[encodings.example]) | bool(job.more))
     logits = np.full((len(encodings), task_of(context).outputs), np.nan, dtype=np.float32)
     logits[given] = run_logits(model, encodings.select(given), report=context.report)
+    if not np.isfinite(logits[given]).all():
+        raise ModelError(
+            f"the teacher's answers to {int((~np.isfinite(logits[given])).any(axis=1).sum()):,} texts are not finite",
+            expected="numbers",
+            fix='look at its weights, or set distill.precision = "float32"',
+        )
     save_arrays({"logits": logits}, context.folder / "logits.safetensors")
 
 
@@ -261,7 +269,7 @@ def _run_phase(
                     above=above,
                     epochs=phase.epochs or phase.examples / len(encodings),
                     portion=portion,
-                    logits=logits if phase.augmented else None,
+                    logits=logits if phase.augmented and any(term.reads == "logits" for term in terms) else None,
                     teacher_ids=teacher_ids(context, student) if alignment is None else None,
                 )
             )

@@ -145,5 +145,5 @@ def _estimates(
         size = parameter_counts(encoder_shapes(student_config(job.config, shape))).non_embedding
         found[f"assistant-{number}"] = seen_in(assistant_phases(job.recipe)) * tokens * (6 * size + 2 * theirs) / _FLOPS
     if job.assistants:
-        found["teacher-logits"] = rows * tokens * 2 * teacher.non_embedding / _FLOPS
+        found["teacher-logits"] = (every if job.more else rows) * tokens * 2 * teacher.non_embedding / _FLOPS
     return found

@@ -37,7 +37,7 @@ from potstill.recipes import Phase
 __all__ = ["TEACHER_LOGITS", "build_stages", "student_stages"]
 
 TEACHER_LOGITS = "teacher-logits"
-"""The stage with the teacher's answers to all texts, for a chain of models."""
+"""The stage with the teacher's answers to the texts that were given, for a chain of models."""
 
 NOT_OF_TUNING = {"source", "more", "shares", "scores", "scores_form", "cache", "cache_gb"}
 """Settings of teachers on which the training of one does not depend."""
@@ -243,7 +243,7 @@ class _Stages:
             self.add(
                 TEACHER_LOGITS,
                 partial(teacher_logits_stage, job=self.job),
-                depends=self.precision,
+                depends={**self.precision, "whole": bool(self.job.more)},
                 needs=("data", "teacher", "augment"),
                 detail="its answers, for every model below it",
             )

@@ -108,10 +108,6 @@ class Recipe:
     recombined: int = 0
     original_on: tuple[str, ...] = ("regression",)
 
-    def new_texts(self, *, pairs: bool) -> int:
-        """New texts for each text, or new pairs for each pair, where the settings name no number."""
-        return self.recombined if pairs and self.recombined else self.copies
-
     @property
     def teaches_the_task(self) -> bool:
         """Whether the task's phases learn from the teacher at all, and not from the labels alone."""
