@@ -54,6 +54,18 @@ def test_against_plain_tfidf(monkeypatch, copies, entries):
         assert len({second for _, second in chosen} - {given.pairs[row]}) == len(near)
 
 
+def test_near_partners_are_looked_for_among_some_where_there_are_many(monkeypatch):
+    given = pairs(60)
+    whole = {new for row in recombined(given, seed=3, copies=8).rows for place, new in row if place % 2}
+    monkeypatch.setattr(recombine, "_NEAR_AMONG", 20)
+    some = {new for row in recombined(given, seed=3, copies=8).rows for place, new in row if place % 2}
+    assert len({second for _, second in some}) <= 20 < len({second for _, second in whole})
+    assert {second for _, second in some} <= set(given.pairs)
+    order = np.random.default_rng(1).permutation(60)
+    again = recombined(given.select(order), seed=3, copies=8).rows
+    assert {new for row in again for place, new in row if place % 2} == some
+
+
 def test_they_are_new_unlabelled_and_do_not_depend_on_order():
     given = pairs(30)
     found = combined(given, [recombined(given, seed=0, copies=8)])

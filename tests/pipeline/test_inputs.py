@@ -90,6 +90,11 @@ def test_what_is_made_of_pairs_of_its_own_accord(tmp_path: Path) -> None:
 
     vectors, regression = f'augment.vectors="{tmp_path}/glove.txt"', "data.task=regression"
     assert made(train) == made(scored, regression) == (("recombine",), 16)
+    job = checked_job(tiny_settings(tmp_path, f'data.train="{train}"', *columns), SILENT)
+    assert [job.augmenting.copies_of(rows) for rows in (0, 240, 20_000, 100_000, 10**6)] == [16, 16, 15, 3, 1]
+    assert job.augmenting.texts(100_000, pairs=True) == 400_000
+    named = checked_job(tiny_settings(tmp_path, f'data.train="{train}"', *columns, "augment.copies=9"), SILENT)
+    assert named.augmenting.copies_of(10**6) == 9
     assert made(train, vectors) == (("glove",), 10)
     assert made(scored, regression, vectors) == ((), 0)
     with pytest.raises(SettingsError, match="makes no copies of its own accord"):

@@ -18,6 +18,9 @@ from potstill.progress import SILENT, Reporter
 __all__ = ["recombined"]
 
 _TOLD_EVERY = 256
+_NEAR_AMONG = 10_000
+"""Texts that near ones are looked for among, drawn where there are more: the time then grows with n, not with n²."""
+
 _ENTRIES = 1 << 24
 """Similarities held at once, at most: 200 MB."""
 
@@ -27,8 +30,8 @@ def recombined(examples: Examples, *, seed: int, copies: int, report: Reporter =
 
     Of pairs every other partner is drawn at random, the rest are the nearest, nearest first. Nearness is the cosine of
     TF-IDF vectors (words of two letters or more without stop words, sublinear counts) between the first text and the
-    second texts; it is computed in blocks, so that memory does not grow with n². A text that shares no word has no near
-    partner.
+    second texts (10,000 of them, where there are more), computed in blocks: neither time nor memory grows with n². A
+    text that shares no word has no near partner.
 
     Of single texts, the first i words of one are followed by the last j of another; the partner, i and j are drawn,
     each from 1 to all. A text drawn as its own partner gives none.
@@ -51,11 +54,15 @@ def recombined(examples: Examples, *, seed: int, copies: int, report: Reporter =
     random = np.arange(0, copies, 2, dtype=np.uint64)
     drawn = (uniform(mix(keys[:, None] ^ random[None, :])) * len(partners)).astype(np.int64)
     rows: list[list[tuple[int, str | tuple[str, str]]]] = [[] for _ in range(len(examples))]
-    near = _nearest(firsts, partners, copies // 2 + 1) if copies > 1 and partners else iter(())
+    among = np.arange(len(partners))
+    if len(partners) > _NEAR_AMONG:
+        drawn_keys = mix(draw_key(seed, "recombine", among.astype(np.int64), 1))
+        among = np.sort(np.argsort(drawn_keys, kind="stable")[:_NEAR_AMONG])
+    near = _nearest(firsts, [partners[j] for j in among], copies // 2 + 1) if copies > 1 and partners else iter(())
     for place, row in enumerate(order.tolist()):
         own, first = seconds[place], firsts[place]
         found = [(2 * i, (first, partners[j])) for i, j in enumerate(drawn[place].tolist()) if partners[j] != own]
-        others = [j for j in next(near, ()) if partners[j] != own][: copies // 2]
+        others = [j for j in among[next(near, [])].tolist() if partners[j] != own][: copies // 2]
         found += [(2 * i + 1, (first, partners[j])) for i, j in enumerate(others)]
         rows[row] = sorted(found)
         if (place + 1) % _TOLD_EVERY == 0 or place + 1 == len(order):

@@ -111,7 +111,7 @@ def augment_stage(context: Context, job: Job) -> None:
     labelled = bool(set(chosen.methods) & KEEPS_LABEL)
     facts = {
         "methods": list(chosen.methods),
-        "copies": chosen.copies,
+        "copies": chosen.copies_of(len(train)) if chosen.methods else 0,
         "made": len(whole) - len(train),
         "labelled": int(np.count_nonzero(is_labelled(whole.labels))) - len(train) if labelled else 0,
     }
@@ -122,7 +122,8 @@ def augment_stage(context: Context, job: Job) -> None:
 
 def _made(context: Context, job: Job, method: str, train: Examples) -> NewTexts:
     augment, report = job.settings.augment, context.report
-    drawn: dict[str, Any] = {"seed": job.settings.run.seed, "copies": job.augmenting.copies, "report": report}
+    copies = job.augmenting.copies_of(len(train))
+    drawn: dict[str, Any] = {"seed": job.settings.run.seed, "copies": copies, "report": report}
     if method == "masking":
         tokenizer = Tokenizer.from_file(str(job.teacher.paths[0] / "tokenizer.json"))
         mask = str(tokenizer.id_to_token(MaskVocabulary.of(tokenizer).mask_token_id))
@@ -131,7 +132,7 @@ def _made(context: Context, job: Job, method: str, train: Examples) -> NewTexts:
         return sampled_ngrams(train, longest=augment.longest_ngram, **drawn)
     if method == "recombine":
         return recombined(train, **drawn)
-    rule = Replacing(job.augmenting.copies, augment.probability, _stop_words(job), augment.candidates)
+    rule = Replacing(copies, augment.probability, _stop_words(job), augment.candidates)
     replacing: dict[str, Any] = {"seed": job.settings.run.seed, "rule": rule, "method": method, "report": report}
     if method == "conditional-masked-lm":
         folder = context.done[CANDIDATES] / method

@@ -17,6 +17,9 @@ from potstill.recipes import Recipe
 
 __all__ = ["Augmenting", "check_masks", "choose_augmenting", "own_copies"]
 
+_ENOUGH = 300_000
+"""New pairs that are made where nobody names a number: a training by the default mode reads as many."""
+
 _PROPOSING = ("masked-lm", "conditional-masked-lm")
 
 
@@ -28,11 +31,17 @@ class Augmenting:
         methods: Names as in `augment.method`, none of them `auto`; empty where nothing is made.
         copies: New texts for each text, by each method; 0 where nothing is made.
         model: The masked LM; None where no method has one.
+        most: New texts in all, at most, as long as each text has one; None: as many as `copies` makes.
     """
 
     methods: tuple[str, ...]
     copies: int
     model: Source | None
+    most: int | None = None
+
+    def copies_of(self, rows: int) -> int:
+        """New texts for each text, or pairs for each pair, by each method, where there are so many rows."""
+        return self.copies if self.most is None else min(self.copies, max(1, self.most // max(1, rows)))
 
     @property
     def proposing(self) -> tuple[str, ...]:
@@ -50,7 +59,7 @@ class Augmenting:
         Of a pair each method makes its copies of either side; `recombine` makes new pairs.
         """
         sides = sum(2 if pairs and name != "recombine" else 1 for name in self.methods)
-        return rows * (1 + self.copies * sides)
+        return rows * (1 + self.copies_of(rows) * sides)
 
     @property
     def model_name(self) -> str:
@@ -92,7 +101,8 @@ def choose_augmenting(
     if augment.method == "none" or not copies:
         return Augmenting((), 0, None)
     methods = _automatic(settings, recipe, model) if augment.method == "auto" else augment.method
-    chosen = Augmenting(methods, copies, model if set(methods) & set(_PROPOSING) else None)
+    most = _ENOUGH if augment.copies is None and methods == ("recombine",) else None
+    chosen = Augmenting(methods, copies, model if set(methods) & set(_PROPOSING) else None, most)
     _check(settings, chosen)
     if "masking" in methods:
         check_masks([teacher.paths[0], *readers])
