@@ -10,7 +10,6 @@ from safetensors.numpy import load_file
 from tests.pipeline.tiny_job import BAD, GOOD, OTHER, tiny_settings, write_rows
 
 from potstill.data.examples import UNLABELLED
-from potstill.errors import SettingsError
 from potstill.inference import Predictor
 from potstill.pipeline import distill, plan
 from potstill.pipeline.checked import checked_job
@@ -69,37 +68,9 @@ def test_the_plan_counts_both_sides_of_a_pair(tmp_path: Path) -> None:
     words = sum(len(" ".join(pair).split()) for pair in sides) / len(sides)
     assert line == f"data: 240 rows, {words + 3:.0f} tokens each"  # [CLS], two [SEP]
     augmenting = checked_job(settings, SILENT).augmenting
-    assert (augmenting.methods, augmenting.copies) == (("recombine",), 3)
-    assert augmenting.texts(240, pairs=True) == 240 * (1 + 3)
+    assert augmenting.texts(240, pairs=True) == 240 * 7
     assert replace(augmenting, methods=("recombine", "ngram")).texts(10, pairs=True) == 10 * (1 + 3 + 6)
     assert replace(augmenting, methods=("recombine", "ngram")).texts(10, pairs=False) == 10 * 7
-
-
-def test_what_is_made_of_pairs_of_its_own_accord(tmp_path: Path) -> None:
-    """New pairs on every kind of task; words are replaced where something that proposes them is named, as of texts."""
-    tiny_settings(tmp_path)
-    train = write_pairs(tmp_path / "p.tsv", 240, 5)
-    scored = tmp_path / "s.tsv"
-    scored.write_text(train.read_text().replace("\tpos", "\t4.5").replace("\tneg", "\t1.5"))
-    (tmp_path / "glove.txt").write_text("film 0.1 0.2\nmovie 0.1 0.3\n")
-    columns = ["data.dev=", "data.test=", "data.text=a", "data.pair=b", "augment.copies="]
-
-    def made(path: Path, *more: str) -> tuple[tuple[str, ...], int]:
-        job = checked_job(tiny_settings(tmp_path, f'data.train="{path}"', *columns, *more), SILENT)
-        return job.augmenting.methods, job.augmenting.copies
-
-    vectors, regression = f'augment.vectors="{tmp_path}/glove.txt"', "data.task=regression"
-    assert made(train) == made(scored, regression) == (("recombine",), 16)
-    job = checked_job(tiny_settings(tmp_path, f'data.train="{train}"', *columns), SILENT)
-    assert [job.augmenting.copies_of(rows) for rows in (0, 240, 20_000, 100_000, 10**6)] == [16, 16, 15, 3, 1]
-    assert job.augmenting.texts(100_000, pairs=True) == 400_000
-    named = checked_job(tiny_settings(tmp_path, f'data.train="{train}"', *columns, "augment.copies=9"), SILENT)
-    assert named.augmenting.copies_of(10**6) == 9
-    assert made(train, vectors) == (("glove",), 10)
-    assert made(scored, regression, vectors) == ((), 0)
-    with pytest.raises(SettingsError, match="makes no copies of its own accord"):
-        made(scored, regression, "augment.method=embeddings")
-    assert made(train, "distill.mode=paper", "student.shape=1x16x32x4") == (("embeddings",), 20)
 
 
 def test_long_texts_are_windowed_and_counted(tmp_path: Path) -> None:

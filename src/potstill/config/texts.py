@@ -165,7 +165,7 @@ class AugmentSettings(Section):
         "to read the label too, by nearest words in a GloVe file or in the teacher's embedding table. Left to the "
         "teacher to label: words masked, short phrases, parts of the texts joined anew. auto: masked-lm where the "
         "teacher has a masked-LM head or augment.model is set, else glove where augment.vectors is set, else "
-        "embeddings; in the default mode recombine for pairs, where neither is set.",
+        "embeddings.",
     )
     model: Source | None = Field(
         default=None,
@@ -178,7 +178,7 @@ class AugmentSettings(Section):
         ge=1,
         le=4096,
         description="New texts for each text, by each method; of a pair for each side, or new pairs; not set: the "
-        "distillation mode's own, none rewritten on a regression, none under teacher.scores.",
+        "distillation mode's own, none on a regression or under teacher.scores.",
         examples=[10],
     )
     probability: float = Field(default=0.4, gt=0, le=1, description="How likely a word is replaced.")

@@ -111,7 +111,7 @@ def augment_stage(context: Context, job: Job) -> None:
     labelled = bool(set(chosen.methods) & KEEPS_LABEL)
     facts = {
         "methods": list(chosen.methods),
-        "copies": chosen.copies_of(len(train)) if chosen.methods else 0,
+        "copies": chosen.copies,
         "made": len(whole) - len(train),
         "labelled": int(np.count_nonzero(is_labelled(whole.labels))) - len(train) if labelled else 0,
     }
@@ -122,7 +122,7 @@ def augment_stage(context: Context, job: Job) -> None:
 
 def _made(context: Context, job: Job, method: str, train: Examples) -> NewTexts:
     augment, report = job.settings.augment, context.report
-    copies = job.augmenting.copies_of(len(train))
+    copies = job.augmenting.copies
     drawn: dict[str, Any] = {"seed": job.settings.run.seed, "copies": copies, "report": report}
     if method == "masking":
         tokenizer = Tokenizer.from_file(str(job.teacher.paths[0] / "tokenizer.json"))

@@ -15,10 +15,7 @@ from potstill.pipeline.inputs import checked_model
 from potstill.progress import Reporter
 from potstill.recipes import Recipe
 
-__all__ = ["Augmenting", "check_masks", "choose_augmenting", "own_copies"]
-
-_ENOUGH = 300_000
-"""New pairs that are made where nobody names a number: a training by the default mode reads as many."""
+__all__ = ["Augmenting", "check_masks", "choose_augmenting"]
 
 _PROPOSING = ("masked-lm", "conditional-masked-lm")
 
@@ -31,17 +28,11 @@ class Augmenting:
         methods: Names as in `augment.method`, none of them `auto`; empty where nothing is made.
         copies: New texts for each text, by each method; 0 where nothing is made.
         model: The masked LM; None where no method has one.
-        most: New texts in all, at most, as long as each text has one; None: as many as `copies` makes.
     """
 
     methods: tuple[str, ...]
     copies: int
     model: Source | None
-    most: int | None = None
-
-    def copies_of(self, rows: int) -> int:
-        """New texts for each text, or pairs for each pair, by each method, where there are so many rows."""
-        return self.copies if self.most is None else min(self.copies, max(1, self.most // max(1, rows)))
 
     @property
     def proposing(self) -> tuple[str, ...]:
@@ -59,7 +50,7 @@ class Augmenting:
         Of a pair each method makes its copies of either side; `recombine` makes new pairs.
         """
         sides = sum(2 if pairs and name != "recombine" else 1 for name in self.methods)
-        return rows * (1 + self.copies_of(rows) * sides)
+        return rows * (1 + self.copies * sides)
 
     @property
     def model_name(self) -> str:
@@ -74,7 +65,7 @@ def choose_augmenting(
 
     Args:
         settings: Of the run.
-        recipe: Says how many where `augment.copies` is not set, and whether pairs are recombined.
+        recipe: Says how many where `augment.copies` is not set.
         teacher: Its source.
         readers: Folders of the student's tokenizer and of further teachers', which read the same texts.
         report: Receives progress of a download.
@@ -91,7 +82,7 @@ def choose_augmenting(
     model = teacher if augment.model is None else resolve_model(augment.model, report=report)
     if augment.model is not None:
         checked_model(model)
-    copies = own_copies(settings, recipe) if augment.copies is None else augment.copies
+    copies = recipe.copies if augment.copies is None else augment.copies
     if augment.method not in ("auto", "none") and not copies:
         raise SettingsError(
             f"augment.method names {', '.join(augment.method)}, and this run makes no copies of its own accord",
@@ -100,31 +91,15 @@ def choose_augmenting(
         )
     if augment.method == "none" or not copies:
         return Augmenting((), 0, None)
-    methods = _automatic(settings, recipe, model) if augment.method == "auto" else augment.method
-    most = _ENOUGH if augment.copies is None and methods == ("recombine",) else None
-    chosen = Augmenting(methods, copies, model if set(methods) & set(_PROPOSING) else None, most)
+    methods = _automatic(settings, model) if augment.method == "auto" else augment.method
+    chosen = Augmenting(methods, copies, model if set(methods) & set(_PROPOSING) else None)
     _check(settings, chosen)
     if "masking" in methods:
         check_masks([teacher.paths[0], *readers])
     return chosen
 
 
-def own_copies(settings: Settings, recipe: Recipe) -> int:
-    """New texts for each text by each method, or new pairs for each pair, where `augment.copies` is not set."""
-    alone = settings.augment.method == ("recombine",) and settings.data.pair is not None
-    return recipe.recombined if recipe.recombined and (alone or _recombines(settings, recipe)) else recipe.copies
-
-
-def _recombines(settings: Settings, recipe: Recipe) -> bool:
-    """Whether `auto` is to recombine: pairs, where the method says so and nothing that proposes words is named."""
-    augment = settings.augment
-    named = augment.model is not None or augment.vectors is not None
-    return bool(augment.method == "auto" and settings.data.pair is not None and recipe.recombined and not named)
-
-
-def _automatic(settings: Settings, recipe: Recipe, model: Source) -> tuple[str, ...]:
-    if _recombines(settings, recipe):
-        return ("recombine",)
+def _automatic(settings: Settings, model: Source) -> tuple[str, ...]:
     if settings.augment.model is not None or has_masked_lm_head(model.paths[0]):
         return ("masked-lm",)
     return ("glove",) if settings.augment.vectors is not None else ("embeddings",)

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from potstill.config import AblateSettings, Settings
 from potstill.errors import SettingsError
-from potstill.pipeline.augmenting import own_copies
 from potstill.recipes import RECIPES, Recipe, for_task
 from potstill.recipes.tinybert import PAPER
 from potstill.tasks import make_task
@@ -223,7 +222,7 @@ def _starts(start: str, shape: str, kept: Mapping[str, Any]) -> Iterator[Cell]:
 
 def _texts(settings: Settings, recipe: Recipe, kept: Mapping[str, Any]) -> Iterator[Cell]:
     augment = settings.augment
-    copies = own_copies(settings, recipe) if augment.copies is None else augment.copies
+    copies = recipe.copies if augment.copies is None else augment.copies
     if any(phase.augmented for phase in recipe.phases):
         if augment.method != "none" and copies:
             unused = {} if augment.model is None else {"augment.model": None}  # it is refused beside "none"

@@ -41,7 +41,6 @@ POTSTILL = Recipe(
     phases=(_TASK,),
     assistant=(replace(_TASK, examples=100_000),),
     copies=10,
-    recombined=16,
     start="shrunk",
     projection="each",
 )

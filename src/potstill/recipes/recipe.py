@@ -79,8 +79,6 @@ class Recipe:
         general: Distillation on plain text with the un-fine-tuned teacher; run where texts are given. None: the method
             has none.
         copies: Augmented texts for each text.
-        recombined: New pairs for each pair, by recombination, where the settings leave open how texts are made: nothing
-            is rewritten, so that is done on every kind of task. 0: pairs are rewritten like texts.
         start: How the student starts where the settings leave it open.
         layers: Which of the teacher's layers it starts from where the settings leave it open; None: those of the
             mapping, which says what teaches it in any case.
@@ -105,7 +103,6 @@ class Recipe:
     clip: float = 1.0
     gold_on: tuple[str, ...] = ()
     assistant: tuple[Phase, ...] = ()
-    recombined: int = 0
     original_on: tuple[str, ...] = ("regression",)
 
     @property
