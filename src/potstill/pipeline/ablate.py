@@ -16,6 +16,7 @@ import torch
 from potstill.config import AblateSettings, write_settings
 from potstill.errors import InputError, NonFiniteError, PotstillError, StorageError
 from potstill.pipeline.ablation import Refusal, Trial, read_trial, result_of, write_result
+from potstill.pipeline.assistants import TEACHER_LOGITS
 from potstill.pipeline.augment_stages import CONDITIONAL
 from potstill.pipeline.budget import FEWEST, Allotment, Budget
 from potstill.pipeline.cells import FULL, Cell, cell_settings, cells_of, chosen_cells
@@ -25,7 +26,7 @@ from potstill.pipeline.inputs import threads
 from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.results import task_in
 from potstill.pipeline.run import Context, Run, Stage, opened
-from potstill.pipeline.stages import TEACHER_LOGITS, student_stages
+from potstill.pipeline.stages import student_stages
 from potstill.progress import SILENT, Reporter
 from potstill.report.wording import metric_name, score
 from potstill.storage import ensure_space, verify_folder

@@ -8,10 +8,13 @@ from potstill.config import Settings
 from potstill.models.student import Shape
 from potstill.recipes import Phase, Recipe
 
-__all__ = ["FEWEST_LAYERS", "assistant_phases", "choose_assistants", "halves", "kept_layers"]
+__all__ = ["FEWEST_LAYERS", "TEACHER_LOGITS", "assistant_phases", "choose_assistants", "halves", "kept_layers"]
 
 FEWEST_LAYERS = 6
-"""Of an assistant that nobody named: below a teacher of six layers a student learns well without one."""
+"""Of an assistant that nobody named."""
+
+TEACHER_LOGITS = "teacher-logits"
+"""The stage with the teacher's answers to the texts that were given, for a chain of models."""
 
 
 def choose_assistants(

@@ -29,7 +29,7 @@ from potstill.models.loading import longest_input
 from potstill.models.precision import held
 from potstill.models.shrink import shrink
 from potstill.models.student import Shape, layers_student, random_student
-from potstill.pipeline.assistants import assistant_phases, kept_layers
+from potstill.pipeline.assistants import TEACHER_LOGITS, assistant_phases, kept_layers
 from potstill.pipeline.budget import LONGEST, Budget
 from potstill.pipeline.caching import heard
 from potstill.pipeline.job import Job
@@ -371,8 +371,8 @@ def student_stage(
         projections = distilling_projections(job, phases, student, teacher, context.done[start])
     encoder = task_encoder(job, context.done[start] / "model", length_of(context, start))
     logits = None
-    if "teacher-logits" in context.done:
-        logits = load_arrays(context.done["teacher-logits"] / "logits.safetensors")["logits"]
+    if TEACHER_LOGITS in context.done:
+        logits = load_arrays(context.done[TEACHER_LOGITS] / "logits.safetensors")["logits"]
     facts: dict[str, Any] = {}
     for phase in phases:
         set_dropout(student, on=phase.dropout)

@@ -9,7 +9,7 @@ from potstill.config import Settings
 from potstill.evaluation.cost import ParameterCounts, parameter_counts
 from potstill.models.loading import read_config
 from potstill.models.student import Shape, encoder_shapes, student_config
-from potstill.pipeline.assistants import assistant_phases
+from potstill.pipeline.assistants import TEACHER_LOGITS, assistant_phases
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.caching import cache_notes, expected, rows_and_tokens
 from potstill.pipeline.checked import checked_job
@@ -145,5 +145,5 @@ def _estimates(
         size = parameter_counts(encoder_shapes(student_config(job.config, shape))).non_embedding
         found[f"assistant-{number}"] = seen_in(assistant_phases(job.recipe)) * tokens * (6 * size + 2 * theirs) / _FLOPS
     if job.assistants:
-        found["teacher-logits"] = (every if job.more else rows) * tokens * 2 * teacher.non_embedding / _FLOPS
+        found[TEACHER_LOGITS] = (every if job.more else rows) * tokens * 2 * teacher.non_embedding / _FLOPS
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 from potstill.models.loading import read_config
 from potstill.models.student import Shape
-from potstill.pipeline.assistants import assistant_phases
+from potstill.pipeline.assistants import TEACHER_LOGITS, assistant_phases
 from potstill.pipeline.augment_stages import (
     CANDIDATES,
     CONDITIONAL,
@@ -34,10 +34,7 @@ from potstill.pipeline.tune_stages import hard_labels_stage, small_baseline_stag
 from potstill.pipeline.vocabulary import STAGE, vocabulary_stage
 from potstill.recipes import Phase
 
-__all__ = ["TEACHER_LOGITS", "build_stages", "student_stages"]
-
-TEACHER_LOGITS = "teacher-logits"
-"""The stage with the teacher's answers to the texts that were given, for a chain of models."""
+__all__ = ["build_stages", "student_stages"]
 
 NOT_OF_TUNING = {"source", "more", "shares", "scores", "scores_form", "cache", "cache_gb"}
 """Settings of teachers on which the training of one does not depend."""
