@@ -113,7 +113,7 @@ def test_unlabelled_texts_are_learned_from_and_overlaps_are_taken_out(tmp_path: 
 
 
 def test_rare_labels_count_more(tmp_path: Path) -> None:
-    """One positive in eight: the classes weigh the same in all that learns from labels, and the report says it."""
+    """One positive in five texts: both classes weigh the same in what learns from labels."""
     tiny_settings(tmp_path)
     lines = write_rows(tmp_path / "even.tsv", 960, 4).read_text().splitlines()
     rare = [lines[0], *(line for n, line in enumerate(lines[1:]) if line.endswith("neg") or n % 8 == 1)]

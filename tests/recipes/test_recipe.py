@@ -3,12 +3,14 @@
 import itertools
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from potstill import losses
 from potstill.errors import ModelError, SettingsError
-from potstill.recipes import RECIPES, build_terms, by_heads, chosen_layers, layer_pairs, with_overrides
+from potstill.recipes import RECIPES, build_terms, by_heads, chosen_layers, layer_pairs, with_loss, with_overrides
+from potstill.tasks import Classification
 
 UNSET = {"weights": {}, "epochs": None, "batch_size": None, "learning_rate": None}
 
@@ -177,3 +179,16 @@ def test_relations_take_the_place_of_scores_where_heads_differ():
         found = build_terms(chosen, student=2, teacher=4, mapping="uniform", equal_heads=False)
         assert {term.name for term in found if term.weight == weight and term.name != "hidden"} == names
     assert by_heads(RECIPES["paper"].phases[0].terms, equal=False) == RECIPES["paper"].phases[0].terms
+
+
+def test_class_weights_reach_the_gold_answers_alone():
+    task = Classification(("no", "yes"), weights=(0.5, 2.0))
+    terms = build_terms(RECIPES["potstill"].phases[0], student=2, teacher=4, mapping="uniform")
+    weighted = with_loss(terms, task)
+    assert {term.name for term, before in zip(weighted, terms, strict=True) if term != before} == {"hard"}
+    hard = next(term for term in weighted if term.name == "hard")
+    logits, labels = torch.tensor([[1.0, -1.0], [0.5, 0.0]]), torch.tensor([0, 1])
+    each = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+    total, count = hard.fn(logits, labels)
+    assert total.item() == pytest.approx(0.5 * each[0].item() + 2.0 * each[1].item(), rel=1e-6)
+    assert count == 2
