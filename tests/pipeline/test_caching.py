@@ -19,9 +19,10 @@ from potstill.models.teacher import load_classifier
 from potstill.pipeline import caching, distill, plan
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.caching import heard
-from potstill.pipeline.distil_stages import start_stage, student_stage
+from potstill.pipeline.distil_stages import student_stage
 from potstill.pipeline.job import prepare_job
 from potstill.pipeline.run import Context
+from potstill.pipeline.starts import start_stage
 from potstill.progress import SILENT
 from potstill.recipes import build_terms
 from potstill.storage import atomic_folder

@@ -18,7 +18,10 @@ from potstill.data.examples import Examples
 from potstill.errors import ModelError, SettingsError
 from potstill.models.student import Shape
 from potstill.pipeline import distill, plan
+from potstill.pipeline.budget import Budget
+from potstill.pipeline.caching import expected
 from potstill.pipeline.job import prepare_job
+from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT
 
 
@@ -168,6 +171,7 @@ REFUSED = {
     "teacher.shares=[1, 2]": "teacher.shares of 2 numbers for 1 teachers",
     "teacher.shares=[0]": "teacher.shares = ",
     'teacher.more=["{folder}/none"]': "none",
+    "teacher.states=some": "teacher.states",
     'teacher.more=["{folder}/teacher"]': "the teachers 1 and 2 .* are the same model",
 }
 
@@ -196,6 +200,62 @@ def test_the_impossible_four_are_refused_with_the_way_out(folder, case):
     with pytest.raises((SettingsError, ModelError), match=message) as caught:
         prepare_job(across(folder, *overrides), SILENT)
     assert "fix: " in str(caught.value)
+
+
+STATES_OF_ALL = {
+    "distill.mode=logits": "distill.mode = logits, which learns no hidden states; fix: leave teacher.states out",
+    "distill.mode=reference": "distill.mode = reference: .* padding .*; fix: choose distill.mode = paper",
+    "student.shape=2x32x32x4": "teacher.states = all, teacher 2: a student of 2 layers under a teacher of 1",
+    "distill.projection=none": "teacher.states = all, teacher 2: .*set distill.projection to each",
+}
+
+
+@pytest.mark.parametrize("override", STATES_OF_ALL)
+def test_hidden_states_of_all_teachers_where_that_cannot_be(folder, override):
+    wide = "student.shape=1x32x32x4" if "projection" in override else "student.shape=1x16x32x4"
+    tiny_model(folder / "wide", kind="mpnet", layers=1, hidden=48, heads=4, labels=("LABEL_0", "LABEL_1"), seed=3)
+    more = f'teacher.more=["{folder}/{"wide" if "projection" in override else "other"}"]'
+    with pytest.raises((SettingsError, ModelError), match=STATES_OF_ALL[override]):
+        prepare_job(tiny_settings(folder, more, "teacher.states=all", wide, override), SILENT)
+
+
+@pytest.mark.parametrize("cache", ["none", "states"])
+def test_the_hidden_states_of_all_teachers(folder, cache):
+    """Each has its own terms and projections; the run says so, and another choice is another student."""
+    settings = tiny_settings(
+        folder,
+        f'teacher.more=["{folder}/other"]',
+        "teacher.shares=[3, 1]",
+        "teacher.states=all",
+        f"teacher.cache={cache}",
+        "evaluate.hard_labels=false",
+        "evaluate.tfidf=false",
+        "augment.method=none",
+        "export.formats=[]",
+        f'run.out="{folder}/all-{cache}"',
+    )
+    assert any(layer for _, fields, _ in expected(prepare_job(settings, SILENT), 100, 10.0) for layer in fields) == (
+        cache == "states"
+    )
+    report = distill(settings, SILENT)
+    stage = next(stage for stage in report["recipe"]["stages"] if stage["name"] == "student")
+    weights = {term["name"]: term["weight"] for term in stage["terms"]}
+    assert (weights["hidden"], weights["hidden-2"], weights["attention"]) == (75.0, 25.0, 10.0)
+    assert report["student"]["score"]["value"] > 0.9
+    learned = load_file(folder / f"all-{cache}" / "stages" / "student" / "projections.safetensors")
+    assert {name: tuple(array.shape) for name, array in learned.items()} == {
+        "hidden.weight": (32, 16),
+        "hidden-2.weight": (32, 16),
+    }
+    first = settings.model_copy(update={"teacher": settings.teacher.model_copy(update={"states": "first"})})
+    stages = [
+        {
+            stage.name: stage.depends
+            for stage in build_stages(prepare_job(chosen, SILENT), Budget(None, 0.0, lambda: 0.0, {}))
+        }
+        for chosen in (settings, first)
+    ]
+    assert {name for name in stages[0] if stages[0][name] != stages[1][name]} == {"student"}
 
 
 def test_a_shorter_student_leaves_attention_out_and_says_so(folder):

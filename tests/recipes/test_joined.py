@@ -1,5 +1,8 @@
 """A teacher with its own tokenizer: hidden losses on joined tokens, value and gradient, against plain sums."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -14,13 +17,14 @@ from potstill.errors import ModelError
 from potstill.losses import logits_mse
 from potstill.models.forward import run_logits
 from potstill.models.teacher_cache import TeacherCache
-from potstill.recipes import RECIPES, build_terms
+from potstill.recipes import RECIPES, build_terms, of_several_teachers
 from potstill.recipes.cached import CachedGuide, fields_of
 from potstill.recipes.distilling import Distilling, projections_for
+from potstill.recipes.fitting import fit_projections
 from potstill.recipes.guidance import LiveGuide, LogitsGuide
 from potstill.recipes.joined import EnsembleGuide, JoinedGuide, average_answers
 from potstill.recipes.terms import CLS, COSINE, DIRECTION, EMBEDDING, HARD, HIDDEN, HINT, LOGITS, SIMILARITY, VECTOR
-from potstill.training import LossTerm
+from potstill.training import LossTerm, Ramp
 
 TEXTS = [*CORPUS, "a", "naïve 😀 café", " ".join(CORPUS)]
 LABELS = np.array([0, 1, 2, -1, 0, 1, 2])
@@ -271,3 +275,77 @@ def test_an_ensemble_teaches_its_mean_answer_and_the_first_teachers_states():
     twice = (*terms, LossTerm("also", logits_mse, (), 1.0, 1.0, "logits"))
     with pytest.raises(ModelError, match="temperatures"):
         EnsembleGuide(first, others, (1.0, 1.0, 1.0), twice)
+
+
+def two_teachers(shares=(3.0, 1.0)):
+    """A student of word pieces; teachers of byte pairs (3×24) and characters (2×20), both of whose states are read."""
+    own, encodings = encodings_of("wordpiece"), (encodings_of("bpe", 30), encodings_of("characters", 40))
+    student, first = models("bert")
+    second = small_model("mpnet", layers=2, hidden=20, seed=4, vocab_size=400)
+    phase = RECIPES["potstill"].phases[0]
+    chosen = replace(phase, terms=(replace(EMBEDDING, weight=0.5), HIDDEN))
+    built = [build_terms(chosen, student=2, teacher=layers, mapping="uniform") for layers in (3, 2)]
+    terms = of_several_teachers(built, shares)
+    guides = [
+        joined_guide(teacher, [term for term in terms if term.teacher == number], Alignment(own, other))
+        for number, (teacher, other) in enumerate(zip((first, second), encodings, strict=True), 1)
+    ]
+    guide = EnsembleGuide(guides[0], [], shares, terms, guides[1:])
+    torch.manual_seed(3)
+    projections = projections_for(terms, 16, 24, 20, shared=False)
+    program = Distilling(student, guide, terms, projections, Batches(own, LABELS, np.arange(len(own)), 99, seed=0))
+    return program, own, tuple(zip(encodings, (first, second), strict=True))
+
+
+def test_the_states_of_two_teachers_against_plain_sums():
+    program, own, sides = two_teachers()
+    rows = np.array([5, 0, 2, 6])
+    unused = ("classifier", "pooler")
+    leaves = [leaf for name, leaf in program.student.named_parameters() if not any(part in name for part in unused)]
+    values = program.step(rows)
+    assert set(values) == {"embedding", "hidden", "embedding-2", "hidden-2"}
+    assert program.weights == {"embedding": 0.375, "hidden": 0.75, "embedding-2": 0.125, "hidden-2": 0.25}
+    assert {name: value.count for name, value in values.items()} == program.counts(rows)
+    loss = sum(program.weights[name] * value.sum / value.count for name, value in values.items())
+    slopes = torch.autograd.grad(loss, leaves)
+    plain = []
+    for number, (other, teacher) in enumerate(sides, 1):
+        alone = SimpleNamespace(
+            student=program.student,
+            terms=[term for term in program.terms if term.teacher == number],
+            projections=program.projections,
+            data=program.data,
+            modules={"student": torch.nn.ParameterList(leaves)},
+        )
+        sums, gradient = plain_loss(alone, own, other, teacher, rows)
+        plain.append(gradient)
+        for name, (value, count) in sums.items():
+            assert float(values[name].sum.detach()) == pytest.approx(value, rel=1e-4)
+            assert values[name].count == pytest.approx(count)
+    for slope, *parts in zip(slopes, *plain, strict=True):
+        assert slope.numpy() == pytest.approx(sum(parts).numpy(), rel=1e-3, abs=1e-5)
+
+
+def test_of_several_teachers_the_first_alone_keeps_its_terms():
+    phase = RECIPES["potstill"].phases[0]
+    built = [build_terms(phase, student=2, teacher=layers, mapping="uniform") for layers in (3, 4)]
+    assert of_several_teachers(built[:1]) == built[0]
+    terms = {term.name: term for term in of_several_teachers(built)}
+    assert set(terms) == {"hidden", "attention", "logits", "hard", "hidden-2"}
+    assert (terms["hidden"].weight, terms["hidden-2"].weight) == (50.0, 50.0)
+    assert terms["hidden-2"].layers == ((1, 2), (2, 4))
+    assert terms["attention"].weight == built[0][1].weight
+    ramped = [[replace(term, weight=Ramp(4.0, 0.0)) for term in terms] for terms in built]
+    assert {term.name: term.weight for term in of_several_teachers(ramped, (1.0, 3.0))}["hidden-2"] == Ramp(3.0, 0.0)
+
+
+def test_projections_to_further_teachers_are_fitted_apart():
+    program, *_ = two_teachers()
+    before = {name: linear.weight.detach().clone() for name, linear in program.projections.items()}
+    fit_projections(program, first=False)
+    changed = {name for name, linear in program.projections.items() if not torch.equal(linear.weight, before[name])}
+    assert changed == {"embedding-2", "hidden-2"}
+    second = {name: linear.weight.detach().clone() for name, linear in program.projections.items()}
+    fit_projections(program)
+    assert not torch.equal(program.projections["hidden"].weight, second["hidden"])
+    assert torch.equal(program.projections["hidden-2"].weight, second["hidden-2"])

@@ -73,6 +73,11 @@ class TeacherSettings(Section):
         default=(),
         description="How much the answers of each teacher count, the first's first; an empty list: all the same.",
     )
+    states: Literal["first", "all"] = Field(
+        default="first",
+        description="Whose hidden states are learned where there are several teachers: the first's, or those of all, "
+        "each through projections of its own and weighed by its share.",
+    )
     trained: Literal["auto"] | bool = Field(
         default="auto",
         description="true: use it as it is; false: fine-tune it first; auto: as it is where it has a head, whose "

@@ -20,6 +20,7 @@ from potstill.data.tables import read_table
 from potstill.errors import SettingsError, StorageError
 from potstill.models.anatomy import encoder_parts
 from potstill.models.cache_room import free_bytes, held_folder, kept_folders, make_room
+from potstill.models.loading import read_config
 from potstill.models.precision import training_dtype
 from potstill.models.student import Shape
 from potstill.models.teacher_cache import LOGITS, TeacherCache, cache_key, is_bias, state_bytes
@@ -254,7 +255,7 @@ def expected(job: Job, rows: int, tokens: float) -> list[tuple[Shape, list[str],
         return []
     every = job.augmenting.texts(rows, pairs=job.columns.pair is not None)
     dtype = training_dtype(job.settings.distill.precision)
-    found = []
+    found = list[tuple[Shape, list[str]]]()
     chain = [Shape.of(job.config), *job.assistants, job.shape]
     for number, (above, below) in enumerate(pairwise(chain)):
         fields: list[str] = []
@@ -273,10 +274,22 @@ def expected(job: Job, rows: int, tokens: float) -> list[tuple[Shape, list[str],
             )
             epochs = phase.epochs or phase.examples / max(1, every)
             fields += own if _is_wanted(job, terms, own, epochs) else []
-        fields = list(dict.fromkeys(fields))
-        if fields:
-            found.append((above, fields, state_bytes(int(every * tokens), every, above.hidden, fields, 2, dtype)))
-    return found
+        found.append((above, list(dict.fromkeys(fields))))
+    for source in job.heard_further:
+        shape, fields = Shape.of(read_config(source.paths[0])), []
+        for phase in job.recipe.phases:
+            terms = build_terms(
+                phase, student=job.shape.layers, teacher=shape.layers, mapping=job.settings.distill.mapping
+            )
+            own = fields_of([term for term in terms if term.reads == "hidden"], biased=False)
+            epochs = phase.epochs or phase.examples / max(1, every)
+            fields += own if _is_wanted(job, terms, own, epochs) else []
+        found.append((shape, list(dict.fromkeys(fields))))
+    return [
+        (shape, fields, state_bytes(int(every * tokens), every, shape.hidden, fields, 2, dtype))
+        for shape, fields in found
+        if fields
+    ]
 
 
 def cache_notes(job: Job, rows: int, tokens: float) -> list[str]:

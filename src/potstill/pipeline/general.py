@@ -108,7 +108,7 @@ def _states_program(context: Context, job: Job, phase: Phase, student: PreTraine
     teacher = load_classifier(job.teacher.paths[0], task.labels, problem_type=task.problem_type, new_head=True)
     teacher = held(teacher, job.settings.distill.precision)
     teacher.requires_grad_(requires_grad=False)
-    projections = distilling_projections(job, [phase], student, teacher, context.done["start"])
+    projections = distilling_projections(job, [phase], student, [teacher], context.done["start"])
     terms = _terms(job, phase, student)
     guide = LiveGuide(teacher, terms, batches.encodings, teacher_ids=teacher_ids(context, student))
     return Distilling(student, guide, terms, projections, batches)
@@ -128,7 +128,7 @@ def _masked_program(
         masked_lm_over(student, teacher, seed=job.settings.run.seed),
         teacher,
         terms,
-        distilling_projections(job, [phase], student, teacher or student, context.done["start"]),
+        distilling_projections(job, [phase], student, [teacher or student], context.done["start"]),
         batches,
         MaskRule(),
         vocabulary,

@@ -22,6 +22,7 @@ from potstill.pipeline.augmenting import Augmenting, choose_augmenting
 from potstill.pipeline.findings import ScoresFile
 from potstill.pipeline.inputs import check_texts, checked_model
 from potstill.pipeline.model_checks import (
+    check_further,
     check_masked,
     check_readable,
     check_shapes,
@@ -84,6 +85,11 @@ class Job:
     def teachers(self) -> tuple[Source, ...]:
         """All of them, the first first."""
         return (self.teacher, *self.more)
+
+    @property
+    def heard_further(self) -> tuple[Source, ...]:
+        """Further teachers whose hidden states the student learns too."""
+        return self.more if self.settings.teacher.states == "all" else ()
 
     @property
     def teacher_shares(self) -> tuple[float, ...]:
@@ -162,8 +168,9 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     config = checked_model(teacher)
     _check_windows(settings, teacher, config)
     more = tuple(resolve_model(name, report=report) for name in settings.teacher.more)
-    for other in more:
-        _check_windows(settings, other, checked_model(other))
+    further = [checked_model(other) for other in more]
+    for other, own in zip(more, further, strict=True):
+        _check_windows(settings, other, own)
     _check_different((teacher, *more))
     _check_temperature(settings)
     start = None
@@ -194,6 +201,7 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     notes += _head_notes(settings, config, side)
     shapes = (Shape.of(config), *assistants, side.shape)
     check_shapes(settings, shapes, way, recipe)
+    check_further(settings, further, side.shape, recipe)
     check_starts(settings, config, shapes, way, recipe, side)
     configs = (config, side.config)
     check_readable(
@@ -313,8 +321,9 @@ def _check_different(teachers: Sequence[Source]) -> None:
 
 
 def _check_answers(settings: Settings, recipe: Recipe) -> None:
+    read = ("logits", "hidden") if settings.teacher.states == "all" else ("logits",)
     terms = [term for phase in recipe.phases for term in phase.terms if term.weight]
-    if settings.teacher.more and all(term.reads != "logits" for term in terms):
+    if settings.teacher.more and all(term.reads not in read for term in terms):
         raise SettingsError(
             f"several teachers under distill.mode = {recipe.name}, which learns no teacher's answers",
             expected="a loss on answers, which are averaged",

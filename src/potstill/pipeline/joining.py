@@ -1,12 +1,17 @@
 """The teacher's side of a phase where the student reads otherwise than its teacher, or has several teachers."""
 
+import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from safetensors.numpy import load_file
+from transformers import PreTrainedModel
 
 from potstill.data.alignment import Alignment
 from potstill.data.encoding import Encodings
 from potstill.data.examples import Examples
+from potstill.pipeline.budget import Budget
+from potstill.pipeline.caching import Heard, heard
 from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.results import length_of
 from potstill.pipeline.run import Context
@@ -15,7 +20,7 @@ from potstill.recipes.guidance import Guide
 from potstill.recipes.joined import EnsembleGuide, JoinedGuide
 from potstill.training import LossTerm
 
-__all__ = ["aligned", "joined_guide", "texts_name"]
+__all__ = ["aligned", "further_guides", "joined_guide", "texts_name"]
 
 
 def texts_name(augmented: bool) -> str:
@@ -39,6 +44,7 @@ def joined_guide(
     *,
     alignment: Alignment | None,
     augmented: bool,
+    states: Sequence[Guide] = (),
 ) -> Guide:
     """Who teaches in a phase: the first teacher, laid out on the student's tokens, and what the others answer.
 
@@ -51,6 +57,7 @@ def joined_guide(
         texts: Of the phase.
         alignment: Of the student's encodings and the first teacher's; None where they are the same.
         augmented: Which of the further teachers' answers the texts are.
+        states: Of `further_guides`.
     """
     if alignment is not None:
         missing, total = alignment.unread(context.report)
@@ -59,12 +66,69 @@ def joined_guide(
                 f"{missing:,} of the student's {total:,} tokens are not read by the teacher: they take no part in "
                 "losses on hidden states"
             )
-        first = JoinedGuide(first, terms, alignment)
-    if not job.more or not any(term.reads == "logits" for term in terms):
+        first = JoinedGuide(first, [term for term in terms if term.teacher == 1], alignment)
+    answers_read = any(term.reads == "logits" for term in terms)
+    if not job.more or not (answers_read or states):
         return first
     others = []
-    for number in range(2, 2 + len(job.more)):
+    for number in range(2, 2 + len(job.more)) if answers_read else ():
         stage = teacher_name(number)
         answers = load_file(context.done[f"{stage}-logits"] / "logits.safetensors")[texts_name(augmented)]
         others.append(aligned(context, job, stage, encodings, texts).answers(answers))
-    return EnsembleGuide(first, others, job.teacher_shares, terms)
+    return EnsembleGuide(first, others, job.teacher_shares, terms, states)
+
+
+def further_guides(
+    stack: contextlib.ExitStack,
+    context: Context,
+    job: Job,
+    budget: Budget,
+    models: Sequence[PreTrainedModel],
+    terms: Sequence[LossTerm],
+    encodings: Encodings,
+    texts: Examples,
+    *,
+    stage: str,
+    phase: str,
+    epochs: float,
+    portion: float,
+) -> list[Heard]:
+    """The sides of further teachers whose states are learned, laid out on the student's tokens.
+
+    Args:
+        stack: Holds their caches.
+        context: Of the stage.
+        job: The run.
+        budget: Of the run.
+        models: Teachers 2, 3, ….
+        terms: What is learned, of all teachers.
+        encodings: The student's, of `texts`, with spans.
+        texts: Of the phase.
+        stage: Its name.
+        phase: Its name.
+        epochs: As of `heard`.
+        portion: The same.
+    """
+    found = list[Heard]()
+    if all(term.teacher == 1 for term in terms):
+        return found
+    for number, model in enumerate(models, 2):
+        own, name = [term for term in terms if term.teacher == number], teacher_name(number)
+        alignment = aligned(context, job, name, encodings, texts)
+        source = stack.enter_context(
+            heard(
+                context,
+                job,
+                budget,
+                model,
+                own,
+                alignment.teacher,
+                stage=stage,
+                phase=f"{phase}-{number}",
+                above=name,
+                epochs=epochs,
+                portion=portion,
+            )
+        )
+        found.append(replace(source, guide=JoinedGuide(source.guide, own, alignment)))
+    return found

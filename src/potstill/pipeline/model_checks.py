@@ -14,7 +14,7 @@ from potstill.data.masking import MaskVocabulary
 from potstill.data.pruning import kept_pieces
 from potstill.data.sources import Source
 from potstill.errors import ModelError, SettingsError
-from potstill.losses import value_kl
+from potstill.losses import hidden_mse_reference, value_kl
 from potstill.models.anatomy import ANATOMIES
 from potstill.models.masked_lm import has_masked_lm_head
 from potstill.models.student import Shape, check_start, student_config
@@ -23,7 +23,7 @@ from potstill.pipeline.sides import StudentSide
 from potstill.recipes import RECIPES, Recipe, by_heads, chosen_layers, layer_pairs
 from potstill.recipes.reading import needs_projection
 
-__all__ = ["check_masked", "check_readable", "check_shapes", "check_starts", "check_vocabulary"]
+__all__ = ["check_further", "check_masked", "check_readable", "check_shapes", "check_starts", "check_vocabulary"]
 
 
 def check_shapes(settings: Settings, shapes: Sequence[Shape], way: str, recipe: Recipe) -> None:
@@ -47,6 +47,34 @@ def check_shapes(settings: Settings, shapes: Sequence[Shape], way: str, recipe: 
             )
         _check_shape(shapes[-1], shapes[0], "model", replace(recipe, phases=(recipe.general,)))
     _check_layers(settings, way, shapes[-2])
+
+
+def check_further(settings: Settings, configs: Sequence[PretrainedConfig], student: Shape, recipe: Recipe) -> None:
+    """That the hidden states of teachers beside the first, of these configs, can be learned where they shall be.
+
+    Raises:
+        SettingsError: A method that counts padding, or learns no hidden states.
+        ModelError: A teacher of fewer layers than the student, or of another width without projections.
+    """
+    terms = [term for phase in recipe.phases for term in phase.terms if term.weight and term.reads == "hidden"]
+    if settings.teacher.states == "first" or not configs:
+        return
+    if not terms:
+        raise SettingsError(
+            f"teacher.states = all with distill.mode = {recipe.name}, which learns no hidden states",
+            fix="leave teacher.states out",
+        )
+    if any(term.fn is hidden_mse_reference for term in terms):
+        raise SettingsError(
+            f"teacher.states = all with distill.mode = {recipe.name}: its authors' code compares padding too, which "
+            "is not joined between models",
+            fix="choose distill.mode = paper",
+        )
+    hidden = replace(recipe, phases=tuple(replace(phase, terms=tuple(terms)) for phase in recipe.phases))
+    for number, config in enumerate(configs, 2):
+        _check_shape(
+            student, Shape.of(config), "model", hidden, what=f"teacher.states = all, teacher {number}: a student"
+        )
 
 
 def _check_layers(settings: Settings, way: str, above: Shape) -> None:

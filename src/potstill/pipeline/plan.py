@@ -128,6 +128,8 @@ def _estimates(
     if job.assistants:
         above = parameter_counts(encoder_shapes(student_config(job.config, job.assistants[-1])))
     forward = 2 * above.non_embedding if job.scores is None else 0
+    for source in job.heard_further:
+        forward += 2 * parameter_counts(encoder_shapes(read_config(source.paths[0]))).non_embedding
     live = seen * tokens * (6 * student.non_embedding + forward) / _FLOPS
     cached = bool(expected(job, rows, tokens))  # then each text is read by the teacher once
     once = (6 * seen * student.non_embedding + every * forward) * tokens / _FLOPS

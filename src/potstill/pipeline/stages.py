@@ -6,6 +6,7 @@ from typing import Any
 
 from potstill.models.loading import read_config
 from potstill.models.student import Shape
+from potstill.pipeline.answers import other_logits_stage, teacher_logits_stage
 from potstill.pipeline.assistants import TEACHER_LOGITS, assistant_phases
 from potstill.pipeline.augment_stages import (
     CANDIDATES,
@@ -15,13 +16,7 @@ from potstill.pipeline.augment_stages import (
     conditional_stage,
 )
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.distil_stages import (
-    assistant_stage,
-    other_logits_stage,
-    start_stage,
-    student_stage,
-    teacher_logits_stage,
-)
+from potstill.pipeline.distil_stages import assistant_stage, student_stage
 from potstill.pipeline.findings import ScoresFile
 from potstill.pipeline.general import general_stage
 from potstill.pipeline.inputs import threads
@@ -30,13 +25,14 @@ from potstill.pipeline.judge import export_stage, latency_stage, score_stage, te
 from potstill.pipeline.prepare import split_data
 from potstill.pipeline.run import Context, Stage
 from potstill.pipeline.scored_stages import base_stage, scored_data
+from potstill.pipeline.starts import start_stage
 from potstill.pipeline.tune_stages import hard_labels_stage, small_baseline_stage, teacher_stage
 from potstill.pipeline.vocabulary import STAGE, vocabulary_stage
 from potstill.recipes import Phase
 
 __all__ = ["build_stages", "student_stages"]
 
-NOT_OF_TUNING = {"source", "more", "shares", "scores", "scores_form", "cache", "cache_gb"}
+NOT_OF_TUNING = {"source", "more", "shares", "states", "scores", "scores_form", "cache", "cache_gb"}
 """Settings of teachers on which the training of one does not depend."""
 
 
@@ -290,6 +286,8 @@ class _Stages:
         """The student's own distillation."""
         job = self.job
         logits = (TEACHER_LOGITS,) if job.assistants else ()
+        states = {"states": job.settings.teacher.states} if job.more else {}
+        others = tuple(teacher_name(number) for number in range(2, 2 + len(job.more)))
         self.add(
             "student",
             partial(
@@ -302,8 +300,8 @@ class _Stages:
                 phases=job.recipe.phases,
                 layers=job.layers,
             ),
-            depends={**self.distilled, **self.cached},
-            needs=("data", self.root, "augment", above, start, *logits, *self.answers, *self.cut),
+            depends={**self.distilled, **self.cached, **states},
+            needs=("data", self.root, *others, "augment", above, start, *logits, *self.answers, *self.cut),
             detail=f"{job.shape} from {above if job.scores is None else job.scores.source.name}, {job.recipe.name}",
             share=4,
         )

@@ -15,6 +15,7 @@ from potstill.recipes.recipe import (
     for_task,
     in_units,
     layer_pairs,
+    of_several_teachers,
     with_loss,
     with_overrides,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "for_task",
     "in_units",
     "layer_pairs",
+    "of_several_teachers",
     "with_loss",
     "with_overrides",
 ]

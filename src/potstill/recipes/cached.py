@@ -12,7 +12,7 @@ from potstill.errors import ModelError
 from potstill.models.anatomy import attention_width
 from potstill.models.tap import LayerStates, tap
 from potstill.models.teacher_cache import LOGITS, TeacherCache, state_field
-from potstill.recipes.guidance import Guidance
+from potstill.recipes.guidance import Guidance, Guide
 from potstill.recipes.reading import wanted_states
 from potstill.recipes.terms import Term
 from potstill.storage import digest_array
@@ -54,6 +54,8 @@ class CachedGuide:
     Raises:
         ModelError: Logits of other windows.
     """
+
+    more: tuple[Guide, ...] = ()
 
     def __init__(self, teacher: PreTrainedModel, cache: TeacherCache, logits: np.ndarray | None = None) -> None:
         self.cache, self.device = cache, teacher.device

@@ -19,22 +19,35 @@ from potstill.losses import value_kl
 from potstill.models.forward import forward_inputs
 from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates
-from potstill.recipes.guidance import Guide
-from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, needs_projection, tapped, values_of, weights_of
+from potstill.recipes.guidance import Guidance, Guide
+from potstill.recipes.reading import (
+    Outputs,
+    Sizes,
+    Told,
+    count_of,
+    facts_of,
+    needs_projection,
+    shared_name,
+    tapped,
+    values_of,
+    weights_of,
+)
 from potstill.training.program import LossTerm, TermValue
 
 __all__ = ["Distilling", "check_widths", "projections_for"]
 
 
-def projections_for(
-    terms: Sequence[LossTerm], student_width: int, teacher_width: int, *, shared: bool
-) -> nn.ModuleDict:
-    """Training-only maps D_s → D_t, at random: one for each term on hidden states, or one shared by all.
+def projections_for(terms: Sequence[LossTerm], student_width: int, *teacher_widths: int, shared: bool) -> nn.ModuleDict:
+    """Training-only maps D_s → D_t, at random: one for each term on hidden states, or one a teacher for all its terms.
 
     TinyBERT's paper has one for embeddings and one for hidden states, without bias; its code one shared, with bias.
     """
-    names = {"all" if shared else term.name for term in terms if needs_projection(term)}
-    return nn.ModuleDict({name: nn.Linear(student_width, teacher_width, bias=shared) for name in sorted(names)})
+    widths = {
+        shared_name(term) if shared else term.name: teacher_widths[term.teacher - 1]
+        for term in terms
+        if needs_projection(term)
+    }
+    return nn.ModuleDict({name: nn.Linear(student_width, width, bias=shared) for name, width in sorted(widths.items())})
 
 
 class Distilling:
@@ -69,14 +82,16 @@ class Distilling:
             raise ModelError(f"a teacher's side of {guide.windows} windows for {len(batches.encodings)} windows")
         self.states: LayerStates | None = None
         if inner := [term.name for term in terms if term.layers]:
-            if guide.width is None:
-                raise ModelError(
-                    f"the {inner[0]} loss under a teacher that gives logits alone",
-                    expected="a model, whose inner states can be read",
-                    fix="choose a method of logits and labels, such as distill.mode = logits",
-                )
-            _check_heads(student, guide, self.terms)
-            check_widths(student, guide.width, self.terms, projections)
+            for number, teacher in enumerate((guide, *guide.more), 1):
+                if teacher.width is None:
+                    raise ModelError(
+                        f"the {inner[0]} loss under a teacher that gives logits alone",
+                        expected="a model, whose inner states can be read",
+                        fix="choose a method of logits and labels, such as distill.mode = logits",
+                    )
+                own = [term for term in self.terms if term.teacher == number]
+                _check_heads(student, teacher, own)
+                check_widths(student, teacher.width, own, projections)
             self.states = tapped(student, self.terms, side=0)
 
     def batches(self, epoch: int) -> Sequence[np.ndarray]:
@@ -94,16 +109,13 @@ class Distilling:
 
     def counts(self, rows: np.ndarray) -> dict[str, float]:
         """As `Program.counts`."""
-        sizes = Sizes.of(
-            self.data.encodings.lengths[rows],
-            self.data.labels[rows],
-            self.student,
-            self.guide.width,
-            self.guide.attention_width,
-        )
-        if (heard := self.guide.heard(rows)) is not None:
-            sizes = replace(sizes, heard=float(heard.sum()))
-        return {term.name: count_of(term, sizes) for term in self.terms}
+        lengths, labels, sizes = self.data.encodings.lengths[rows], self.data.labels[rows], []
+        for teacher in (self.guide, *self.guide.more):
+            found = Sizes.of(lengths, labels, self.student, teacher.width, teacher.attention_width)
+            if (heard := teacher.heard(rows)) is not None:
+                found = replace(found, heard=float(heard.sum()))
+            sizes.append(found)
+        return {term.name: count_of(term, sizes[term.teacher - 1]) for term in self.terms}
 
     def step(self, rows: np.ndarray) -> dict[str, TermValue]:
         """As `Program.step`."""
@@ -113,12 +125,21 @@ class Distilling:
         logits = self.student(**inputs).logits
         labels = torch.from_numpy(self.data.labels[rows]).to(logits.device)
         target = None if theirs.logits is None else theirs.logits.to(logits.device)
-        states = None if self.states is None or theirs.states is None else (self.states, theirs.states)
-        own = self.guide.heard(rows)
-        heard = None if own is None else torch.from_numpy(own).to(logits.device)
+        told = tuple(
+            self._told(*each, rows, logits.device)
+            for each in zip((self.guide, *self.guide.more), (theirs, *theirs.more), strict=True)
+            if self.states is not None
+        )
         mask = inputs.get("attention_mask")
-        outputs = Outputs(logits, target, labels, mask, self.projections, states, heard, theirs.texts)
+        outputs = Outputs(logits, target, labels, mask, self.projections, self.states, told)
         return values_of(self.terms, outputs)
+
+    @staticmethod
+    def _told(guide: Guide, guidance: Guidance, rows: np.ndarray, device: torch.device) -> Told:
+        assert guidance.states is not None
+        own = guide.heard(rows)
+        heard = None if own is None else torch.from_numpy(own).to(device)
+        return Told(guidance.states, heard, guidance.texts)
 
     def describe(self, rows: np.ndarray) -> str:
         """As `Program.describe`."""
@@ -149,7 +170,9 @@ def _check_heads(student: PreTrainedModel, guide: Guide, terms: Sequence[LossTer
 def check_widths(student: PreTrainedModel, theirs: int, terms: Sequence[LossTerm], projections: nn.ModuleDict) -> None:
     """Raise `ModelError` where a term compares hidden states of different widths without a projection."""
     ours = int(student.config.hidden_size)
-    bare = [term.name for term in terms if needs_projection(term) and not {"all", term.name} & set(projections)]
+    bare = [
+        term.name for term in terms if needs_projection(term) and not {shared_name(term), term.name} & set(projections)
+    ]
     if ours != theirs and bare:
         raise ModelError(
             f"the {bare[0]} loss between hidden states {ours} and {theirs} wide, without a projection",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from potstill.models.forward import forward_inputs
 from potstill.models.precision import choose_attention
 from potstill.recipes.distilling import Distilling
-from potstill.recipes.reading import needs_projection
+from potstill.recipes.reading import needs_projection, shared_name
 
 __all__ = ["fit_projections"]
 
@@ -20,7 +20,7 @@ _RIDGE = 1e-3
 
 
 @torch.no_grad()
-def fit_projections(program: Distilling, *, tokens: int = TOKENS) -> None:
+def fit_projections(program: Distilling, *, first: bool = True, tokens: int = TOKENS) -> None:
     """Set each projection to the ridge regression of the teacher's states on the student's, over all its layers.
 
     W = (XᵀX + λI)⁻¹·XᵀY with λ a thousandth of the mean of XᵀX's diagonal; a bias is the last row of it. A student that
@@ -28,9 +28,11 @@ def fit_projections(program: Distilling, *, tokens: int = TOKENS) -> None:
 
     Args:
         program: Its projections are changed in place; the student is in eval mode meanwhile.
+        first: Whether those to the first teacher are fitted too, not those to further ones alone.
         tokens: Of how many the states are measured, about.
     """
-    terms = [term for term in program.declared if term.layers and needs_projection(term)]  # ramps from 0 too
+    # Terms that are ramps from 0 too.
+    terms = [t for t in program.declared if t.layers and needs_projection(t) and (first or t.teacher > 1)]
     if not terms or not len(program.projections):
         return
     student, seen = program.student, 0.0
@@ -39,21 +41,26 @@ def fit_projections(program: Distilling, *, tokens: int = TOKENS) -> None:
     sums: dict[str, tuple[Tensor, Tensor]] = {}
     for rows in program.batches(0):
         inputs = forward_inputs(student, program.data.encodings.batch(rows))
-        theirs, heard = program.guide.guidance(rows), program.guide.heard(rows)
+        said = program.guide.guidance(rows)
+        theirs = [guidance.states for guidance in (said, *said.more)]
+        read = [guide.heard(rows) for guide in (program.guide, *program.guide.more)]
         choose_attention(student, inputs["input_ids"].shape[1], backward=False)
         student(**inputs)
         assert program.states is not None
-        assert theirs.states is not None
-        kept = torch.ones_like(inputs["input_ids"], dtype=torch.bool)
-        kept = inputs["attention_mask"].bool() if "attention_mask" in inputs else kept
-        kept = kept if heard is None else torch.from_numpy(heard).to(kept.device)
+        real = torch.ones_like(inputs["input_ids"], dtype=torch.bool)
+        real = inputs["attention_mask"].bool() if "attention_mask" in inputs else real
         for term in terms:
+            states, heard = theirs[term.teacher - 1], read[term.teacher - 1]
+            assert states is not None
+            kept = real if heard is None else torch.from_numpy(heard).to(real.device)
+            name = shared_name(term)
             for own, layer in term.layers:
-                pair = program.states.hidden[own][kept].double(), theirs.states.hidden[layer][kept].double()
-                _add(sums, "all" if "all" in program.projections else term.name, program.projections, pair)
-        for states in (program.states, theirs.states):
-            states.clear()
-        seen += float(kept.sum())
+                pair = program.states.hidden[own][kept].double(), states.hidden[layer][kept].double()
+                _add(sums, name if name in program.projections else term.name, program.projections, pair)
+        for each in (program.states, *theirs):
+            if each is not None:
+                each.clear()
+        seen += float(real.sum())
         if seen >= tokens:
             break
     student.train(was_training)

@@ -38,11 +38,13 @@ class Guidance:
             where no term reads states.
         texts: By layer, (B, H): the mean of the teacher's own tokens, where they are not the student's; None means that
             of `states`.
+        more: What the teachers of `Guide.more` say, without their answers.
     """
 
     logits: Tensor | None
     states: LayerStates | None
     texts: Mapping[int, Tensor] | None = None
+    more: tuple["Guidance", ...] = ()
 
 
 class Guide(Protocol):
@@ -64,6 +66,10 @@ class Guide(Protocol):
     def attention_width(self) -> int | None:
         """Width of all its heads' queries together; None where it has no states."""
 
+    @property
+    def more(self) -> tuple["Guide", ...]:
+        """Further teachers whose states are learned too: those that terms number from 2 on."""
+
     def guidance(self, rows: np.ndarray) -> Guidance:
         """What it says of a batch, given by its row numbers, int64 (B,); without gradients."""
 
@@ -83,6 +89,8 @@ class LogitsGuide:
     Args:
         logits: float32 (m, C), one row a window.
     """
+
+    more: tuple[Guide, ...] = ()
 
     def __init__(self, logits: np.ndarray) -> None:
         self.logits = logits
@@ -117,6 +125,8 @@ class LiveGuide:
     Raises:
         ModelError: Layers that the teacher does not have, or logits of other windows.
     """
+
+    more: tuple[Guide, ...] = ()
 
     def __init__(
         self,

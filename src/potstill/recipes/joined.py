@@ -52,6 +52,8 @@ class JoinedGuide:
         ModelError: A loss on pairs of tokens, or on padding; a teacher's side of other windows.
     """
 
+    more: tuple[Guide, ...] = ()
+
     def __init__(self, inner: Guide, terms: Sequence[LossTerm], alignment: Alignment) -> None:
         states = [term for term in terms if term.layers]
         if alien := [term.name for term in states if term.reads != "hidden" or term.fn is hidden_mse_reference]:
@@ -135,28 +137,35 @@ def average_answers(logits: Sequence[Tensor], weights: Sequence[float], temperat
 
 
 class EnsembleGuide:
-    """Several teachers: the answers of all, averaged; the states of the first.
+    """Several teachers: the answers of all, averaged; the states of the first, and of others where they are given.
 
     Args:
         first: The first teacher.
-        others: float32 (m, C) each, the other teachers' answers to the student's windows.
+        others: float32 (m, C) each, the other teachers' answers to the student's windows; none where no term reads
+            answers.
         weights: Of the first, then of the others.
         terms: What is learned: they say at which temperature answers are averaged.
+        states: The other teachers' sides, where their states are learned too; of their answers nothing is read.
 
     Raises:
         ModelError: Answers to other windows, or terms that read answers at different temperatures or at one that moves.
     """
 
     def __init__(
-        self, first: Guide, others: Sequence[np.ndarray], weights: Sequence[float], terms: Sequence[LossTerm]
+        self,
+        first: Guide,
+        others: Sequence[np.ndarray],
+        weights: Sequence[float],
+        terms: Sequence[LossTerm],
+        states: Sequence[Guide] = (),
     ) -> None:
-        for logits in others:
-            if len(logits) != first.windows:
-                raise ModelError(f"{len(logits)} rows of a teacher's logits for {first.windows} windows")
+        for count in [*map(len, others), *(guide.windows for guide in states)]:
+            if count != first.windows:
+                raise ModelError(f"{count} rows of a teacher's logits or states for {first.windows} windows")
         how = {None if term.fn is logits_mse else term.temperature for term in terms if term.reads == "logits"}
         if len(how) > 1:
             raise ModelError(f"several teachers at the temperatures {sorted(map(str, how))}", expected="one of them")
-        self.first, self.others, self.weights = first, tuple(others), tuple(weights)
+        self.first, self.others, self.weights, self.more = first, tuple(others), tuple(weights), tuple(states)
         temperature = next(iter(how), None)
         if isinstance(temperature, Ramp):
             raise ModelError(
@@ -171,11 +180,11 @@ class EnsembleGuide:
     def guidance(self, rows: np.ndarray) -> Guidance:
         """As `Guide.guidance`."""
         own = self.first.guidance(rows)
-        if own.logits is None:
-            return own
-        answers = [own.logits, *(torch.from_numpy(logits[rows]) for logits in self.others)]
-        together = average_answers(answers, self.weights, self.temperature).to(own.logits.device)
-        return Guidance(together, own.states, own.texts)
+        together = own.logits
+        if own.logits is not None and self.others:
+            answers = [own.logits, *(torch.from_numpy(logits[rows]) for logits in self.others)]
+            together = average_answers(answers, self.weights, self.temperature).to(own.logits.device)
+        return Guidance(together, own.states, own.texts, tuple(guide.guidance(rows) for guide in self.more))
 
     def heard(self, rows: np.ndarray) -> np.ndarray | None:
         """As `Guide.heard`."""
@@ -186,9 +195,11 @@ class EnsembleGuide:
         return {
             **self.first.state(),
             "others": [digest_array(one) for one in self.others],
+            "states": [guide.state() for guide in self.more],
             "weights": list(self.weights),
         }
 
     def close(self) -> None:
         """As `Guide.close`."""
-        self.first.close()
+        for guide in (self.first, *self.more):
+            guide.close()

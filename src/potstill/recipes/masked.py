@@ -17,7 +17,7 @@ from potstill.models.precision import choose_attention
 from potstill.models.tap import LayerStates
 from potstill.pretraining import MaskedLM
 from potstill.recipes.distilling import check_widths
-from potstill.recipes.reading import Outputs, Sizes, count_of, facts_of, tapped, values_of, weights_of
+from potstill.recipes.reading import Outputs, Sizes, Told, count_of, facts_of, tapped, values_of, weights_of
 from potstill.storage import digest_array
 from potstill.training.program import LossTerm, TermValue
 
@@ -95,7 +95,8 @@ class MaskedDistilling(MaskedLM):
         logits = self._scores(self.model, arrays, masked.chosen)
         words = torch.from_numpy(whole["input_ids"][masked.chosen]).to(logits.device)
         mask = None if arrays["attention_mask"].all() else torch.from_numpy(arrays["attention_mask"]).to(logits.device)
-        outputs = Outputs(logits, target, words, mask, self.projections, self.taps)
+        states, told = (None, ()) if self.taps is None else (self.taps[0], (Told(self.taps[1]),))
+        outputs = Outputs(logits, target, words, mask, self.projections, states, told)
         return values_of(self.terms, outputs)
 
     def _for_teacher(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -20,9 +20,11 @@ from potstill.training.program import LossTerm, TermValue, value_at
 __all__ = [
     "Outputs",
     "Sizes",
+    "Told",
     "count_of",
     "facts_of",
     "needs_projection",
+    "shared_name",
     "tapped",
     "values_of",
     "wanted_states",
@@ -48,8 +50,23 @@ _OF_TEXTS = (losses.vector_mse, losses.vector_cosine, losses.pairwise_similarity
 
 
 @dataclass(frozen=True)
+class Told:
+    """What a teacher said of a batch's tokens.
+
+    Attributes:
+        states: Its own.
+        heard: bool (B, L), the student's tokens that the states speak of; None means all real ones.
+        texts: By teacher layer, (B, H): vectors of whole texts, where they are no mean of the states.
+    """
+
+    states: LayerStates
+    heard: Tensor | None = None
+    texts: Mapping[int, Tensor] | None = None
+
+
+@dataclass(frozen=True)
 class Outputs:
-    """What student and teacher computed on a batch.
+    """What student and teachers computed on a batch.
 
     Attributes:
         logits, target: (B, C), the student's and the teacher's; target is None where no term needs it. Of a masked LM
@@ -58,9 +75,8 @@ class Outputs:
             masked LM (n,), the right words.
         mask: (B, L); None where nothing is padded.
         projections: Of hidden states; empty means that they are compared as they are.
-        states: The student's and the teacher's; None where no term needs them.
-        heard: bool (B, L), the student's tokens that the teacher's states speak of; None means `mask`.
-        texts: By teacher layer, (B, H): vectors of whole texts, where they are no mean of the teacher's states.
+        states: The student's; None where no term needs them.
+        told: Of each teacher, as terms number them; empty where no term needs states.
     """
 
     logits: Tensor
@@ -68,25 +84,29 @@ class Outputs:
     labels: Tensor
     mask: Tensor | None
     projections: nn.ModuleDict
-    states: tuple[LayerStates, LayerStates] | None
-    heard: Tensor | None = None
-    texts: Mapping[int, Tensor] | None = None
+    states: LayerStates | None
+    told: tuple[Told, ...] = ()
 
     def theirs(self, term: LossTerm, layer: int) -> tuple[Tensor, Tensor | None]:
-        """The teacher's hidden states of a layer, and the mask of the tokens that they are compared at."""
-        assert self.states is not None
-        hidden = self.states[1].hidden[layer]
-        if self.texts is not None and term.fn in _OF_TEXTS:  # the mean of equal vectors is that vector
-            return self.texts[layer].unsqueeze(1).expand_as(hidden), self.mask
-        return hidden, self.mask if self.heard is None else self.heard
+        """The hidden states of a layer of the term's teacher, and the mask of the tokens that they are compared at."""
+        told = self.told[term.teacher - 1]
+        hidden = told.states.hidden[layer]
+        if told.texts is not None and term.fn in _OF_TEXTS:  # the mean of equal vectors is that vector
+            return told.texts[layer].unsqueeze(1).expand_as(hidden), self.mask
+        return hidden, self.mask if told.heard is None else told.heard
 
-    def projected(self, name: str, hidden: Tensor) -> Tensor:
-        """The student's hidden states at the teacher's width."""
-        for key in ("all", name):
+    def projected(self, term: LossTerm, hidden: Tensor) -> Tensor:
+        """The student's hidden states at the width of the term's teacher."""
+        for key in (shared_name(term), term.name):
             if key in self.projections:
                 made: Tensor = self.projections[key](hidden)
                 return made
         return hidden
+
+
+def shared_name(term: LossTerm) -> str:
+    """What the projection that all terms on a teacher's hidden states share is called."""
+    return "all" if term.teacher == 1 else f"all-{term.teacher}"
 
 
 def needs_projection(term: LossTerm | Term) -> bool:
@@ -121,11 +141,11 @@ def _arguments(term: LossTerm, outputs: Outputs) -> Iterator[tuple[tuple[Any, ..
         yield (outputs.logits, outputs.target), {"temperature": term.temperature} if term.fn in _TEMPERED else {}
         return
     assert outputs.states is not None
-    student, teacher = outputs.states
+    student, teacher = outputs.states, outputs.told[term.teacher - 1].states
     for own, theirs in term.layers:
         if term.reads == "hidden":
             hidden = student.hidden[own]
-            ours = outputs.projected(term.name, hidden) if needs_projection(term) else hidden
+            ours = outputs.projected(term, hidden) if needs_projection(term) else hidden
             yield (ours, *outputs.theirs(term, theirs)), {}
         elif term.reads == "scores":
             pairs = (student.q[own], student.k[own]), (teacher.q[theirs], teacher.k[theirs])
@@ -150,8 +170,9 @@ def values_of(terms: Sequence[LossTerm], outputs: Outputs) -> dict[str, TermValu
     for term in terms:
         found = [term.fn(*given, **more) for given, more in _arguments(term, outputs)]
         values[term.name] = TermValue(torch.stack([value for value, _ in found]).sum(), found[-1][1])
-    for states in outputs.states or ():
-        states.clear()
+    for states in (outputs.states, *(told.states for told in outputs.told)):
+        if states is not None:
+            states.clear()
     return values
 
 
@@ -162,7 +183,9 @@ def weights_of(terms: Sequence[LossTerm]) -> dict[str, float]:
 
 def facts_of(terms: Sequence[LossTerm]) -> str:
     """SHA-256 of what the terms are: a checkpoint must agree with it."""
-    return digest([[t.name, t.fn.__name__, t.reads, list(t.layers), str(t.weight), str(t.temperature)] for t in terms])
+    return digest(
+        [[t.name, t.fn.__name__, t.reads, list(t.layers), str(t.weight), str(t.temperature), t.teacher] for t in terms]
+    )
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ __all__ = [
     "for_task",
     "in_units",
     "layer_pairs",
+    "of_several_teachers",
+    "scaled",
     "with_loss",
     "with_overrides",
 ]
@@ -213,6 +215,40 @@ def build_terms(
     )
 
 
+def of_several_teachers(built: Sequence[Sequence[LossTerm]], shares: Sequence[float] = ()) -> tuple[LossTerm, ...]:
+    """One list of terms: the first teacher's, and of each further one those on hidden states as `hidden-2` and so on.
+
+    L_hidden = Σ_k s_k/Σs · L_k over the teachers k. Attention and relations stay with the first: they compare heads and
+    pairs of tokens, in which teachers differ.
+
+    Args:
+        built: By `build_terms` for the layers of each teacher, the first's first; one alone is given back as it is.
+        shares: Above 0, one for each; none means the same for all.
+    """
+    if len(built) == 1:
+        return tuple(built[0])
+    total = sum(shares) or float(len(built))
+
+    def weighed(term: LossTerm, number: int) -> LossTerm:
+        if term.reads != "hidden":
+            return term
+        name = term.name if number == 1 else f"{term.name}-{number}"
+        share = (shares[number - 1] if shares else 1.0) / total
+        return replace(term, name=name, weight=scaled(term.weight, share), teacher=number)
+
+    return tuple(
+        weighed(term, number)
+        for number, terms in enumerate(built, 1)
+        for term in terms
+        if number == 1 or term.reads == "hidden"
+    )
+
+
+def scaled(weight: Value, factor: float) -> Value:
+    """A weight times a factor; a ramp at both ends."""
+    return Ramp(weight.start * factor, weight.end * factor) if isinstance(weight, Ramp) else weight * factor
+
+
 def for_task(recipe: Recipe, task: Task) -> Recipe:
     """The recipe, which is written down for labels, for another kind of answer.
 
@@ -245,14 +281,10 @@ def with_loss(terms: Sequence[LossTerm], task: Task) -> tuple[LossTerm, ...]:
 
 def in_units(terms: Sequence[LossTerm], unit: float) -> tuple[LossTerm, ...]:
     """The terms, those on answers weighed in squares of `unit`: the spread of the scores, 1 for labels."""
-
-    def per_square(weight: Value) -> Value:
-        if isinstance(weight, Ramp):
-            return Ramp(weight.start / unit**2, weight.end / unit**2)
-        return weight / unit**2
-
     answers = ("labels", "logits")
-    return tuple(replace(term, weight=per_square(term.weight)) if term.reads in answers else term for term in terms)
+    return tuple(
+        replace(term, weight=scaled(term.weight, 1 / unit**2)) if term.reads in answers else term for term in terms
+    )
 
 
 def with_overrides(

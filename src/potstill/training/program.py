@@ -52,6 +52,7 @@ class LossTerm:
         weight: What multiplies the term; over a training where it is a ramp.
         temperature: For soft targets; 1.0 elsewhere. The same.
         reads: What it is applied to; programs know what that means.
+        teacher: Which teacher's states it compares, where there are several; from 1.
     """
 
     name: str
@@ -60,6 +61,7 @@ class LossTerm:
     weight: Value = 1.0
     temperature: Value = 1.0
     reads: str = ""
+    teacher: int = 1
 
     def at(self, progress: float) -> "LossTerm":
         """The term as it is when `progress` (0 to 1) of the updates are made."""
