@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from potstill.errors import LockHeld, StorageError
 
@@ -34,6 +35,7 @@ __all__ = [
     "read_manifest",
     "told",
     "verify_folder",
+    "write_arrays",
     "write_bytes",
     "write_json",
 ]
@@ -104,6 +106,14 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON, whole or not at all. NaN and infinity are refused."""
     write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write named arrays as safetensors, which stores strided ones (a column, a transpose) wrong: they are made whole.
+
+    For files inside an `atomic_folder`: it syncs them.
+    """
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from potstill.errors import LockHeld, StorageError
 from potstill.pipeline.run import Context, Run, Stage
 from potstill.progress import SILENT
-from potstill.storage import lock
+from potstill.storage import lock, write_arrays
 
 
 def writes(log: list[str], name: str, text: str = "x"):
@@ -33,6 +35,13 @@ def execute(out: Path, every: list[Stage]) -> Run:
     for stage in every:
         run.execute(stage)
     return run
+
+
+def test_arrays_that_do_not_lie_in_one_piece_are_stored_as_they_are(tmp_path: Path) -> None:
+    arrays = {"every other": np.arange(10)[::2], "turned": np.arange(6.0).reshape(2, 3).T}
+    write_arrays(tmp_path / "arrays.safetensors", arrays)
+    read = load_file(tmp_path / "arrays.safetensors")
+    assert all(np.array_equal(read[name], array) for name, array in arrays.items())
 
 
 def test_a_second_run_does_nothing(tmp_path: Path) -> None:

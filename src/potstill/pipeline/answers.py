@@ -4,7 +4,6 @@ Each stage's function reads what earlier stages left and writes `logits.safetens
 """
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from potstill.data.examples import Examples, without_labels
 from potstill.data.new_texts import is_new
@@ -16,6 +15,7 @@ from potstill.pipeline.joining import texts_name
 from potstill.pipeline.results import length_of, model_of, read_split, split_of, task_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import task_encoder
+from potstill.storage import write_arrays
 
 __all__ = ["other_logits_stage", "teacher_logits_stage", "training_texts"]
 
@@ -51,7 +51,7 @@ def teacher_logits_stage(context: Context, job: Job) -> None:
             expected="numbers",
             fix='look at its weights, or set distill.precision = "float32"',
         )
-    save_file({"logits": logits}, context.folder / "logits.safetensors")
+    write_arrays(context.folder / "logits.safetensors", {"logits": logits})
 
 
 def other_logits_stage(context: Context, job: Job, stage: str) -> None:
@@ -64,4 +64,4 @@ def other_logits_stage(context: Context, job: Job, stage: str) -> None:
         arrays[texts_name(augmented)] = run_logits(
             model, encoder.encode(texts.texts, texts.pairs), report=context.report
         )
-    save_file(arrays, context.folder / "logits.safetensors")
+    write_arrays(context.folder / "logits.safetensors", arrays)

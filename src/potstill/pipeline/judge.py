@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file as save_arrays
 
 from potstill import __version__
 from potstill.data.encoding import Encodings
@@ -26,7 +25,7 @@ from potstill.pipeline.job import Job
 from potstill.pipeline.results import length_of, read_split, task_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.teach import task_encoder
-from potstill.storage import digest_folder, read_json, write_json
+from potstill.storage import digest_folder, read_json, write_arrays, write_json
 
 __all__ = ["export_stage", "latency_stage", "score_stage", "teacher_check_stage", "tfidf_stage"]
 
@@ -69,7 +68,7 @@ def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
     assert train is not None
     encodings = _encodings(context, job, context.done["student"] / "model", train, "student")
     counts["truncated"]["train"], counts["windowed"]["train"] = encodings.truncated, encodings.windowed
-    save_arrays(arrays, context.folder / "logits.safetensors")
+    write_arrays(context.folder / "logits.safetensors", arrays)
     write_json(context.folder / "counts.json", counts)
 
 
@@ -87,7 +86,7 @@ def tfidf_stage(context: Context, job: Job) -> None:
         for name, predictions in zip(splits, result["predictions"], strict=True):
             arrays[f"tfidf/{name}"] = predictions
         facts = {"parameters": result["parameters"], "description": result["description"], "seconds": result["seconds"]}
-    save_arrays(arrays, context.folder / "predictions.safetensors")
+    write_arrays(context.folder / "predictions.safetensors", arrays)
     write_json(context.folder / "facts.json", facts)
 
 
@@ -164,7 +163,7 @@ def export_stage(context: Context, job: Job) -> None:
                 "max_abs_diff": parity(reference, engine, encodings["dev"]),
             }
         )
-    save_arrays(arrays, context.folder / "logits.safetensors")
+    write_arrays(context.folder / "logits.safetensors", arrays)
     write_json(context.folder / "exports.json", {"exports": rows_out})
 
 

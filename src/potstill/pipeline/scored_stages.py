@@ -1,7 +1,6 @@
 """The stages of a run whose teacher is a file of scores: its data, and the model that the student is made from."""
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from potstill.data.encoding import TextEncoder
 from potstill.data.schema import LabelRule, SplitRule
@@ -14,7 +13,7 @@ from potstill.pipeline.results import split_of
 from potstill.pipeline.run import Context
 from potstill.pipeline.scored import aligned, read_scored, scored_splits
 from potstill.pipeline.teach import choose_length, save_model, with_head
-from potstill.storage import write_json
+from potstill.storage import write_arrays, write_json
 
 __all__ = ["base_stage", "scored_data"]
 
@@ -30,7 +29,7 @@ def scored_data(context: Context, job: Job) -> None:
     parts = {name: getattr(splits, name) for name in ("train", "dev", "test", "unlabelled")}
     arrays = {name: aligned(made, part.example_id) for name, part in parts.items() if part is not None}
     write_splits(context, job, splits, scores=made.findings.as_dict())
-    save_file(arrays, context.folder / "scores.safetensors")
+    write_arrays(context.folder / "scores.safetensors", arrays)
     for line in made.findings.lines(job.scores.source.name):
         context.report.note(line)
     bare = int(np.count_nonzero(np.isnan(arrays["train"][:, 0])))

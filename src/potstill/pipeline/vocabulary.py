@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
@@ -16,7 +16,7 @@ from potstill.data.pruning import count_pieces, fit_of, kept_pieces, pruned_toke
 from potstill.pipeline.job import Job
 from potstill.pipeline.results import read_split, split_of
 from potstill.pipeline.run import Context
-from potstill.storage import read_json, write_json
+from potstill.storage import read_json, write_arrays, write_json
 
 __all__ = ["STAGE", "pruned", "teacher_ids", "vocabulary_facts", "vocabulary_stage"]
 
@@ -45,7 +45,7 @@ def vocabulary_stage(context: Context, job: Job) -> None:
     after = pruned_tokenizer(before, kept)
     after.save(str(context.folder / "tokenizer.json"))
     _write_config(source, context.folder, kept)
-    save_file({"kept": kept}, context.folder / "kept.safetensors")
+    write_arrays(context.folder / "kept.safetensors", {"kept": kept})
     dev = _texts(split_of(context, "dev"))
     fit = fit_of(after, dev, before)
     facts: dict[str, Any] = {
