@@ -2,6 +2,7 @@
 
     python benchmarks/retention.py run --data DIR --task mrpc --seeds 3 --set run.budget=60
     python benchmarks/retention.py table runs/retention-*
+    python benchmarks/retention.py curve runs/curve-*
 
 DIR holds GLUE's SST-2, MRPC, STS-B (with the scored test of its authors) and QNLI. MPNet is fine-tuned once a task, in
 the run of seed 0, with the default settings; the other seeds share it. Two runs of one thread each (`--set
@@ -10,7 +11,8 @@ run.threads=1`), side by side, get more done on two cores than one run of two th
 Nothing is chosen by the test split. SST-2: dev is cut from train.tsv by hash, GLUE's dev.tsv is the test split. MRPC
 and STS-B: their own three splits. QNLI: GLUE's training split is not there, so its dev split is cut by hash: half of it
 is the test split, a twentieth dev, the rest train; questions on one sentence stay together. The second call writes
-results/retention.md and results/retention.json.
+results/retention.md and results/retention.json; the third, of runs that differ in `run.budget`, results/curve.md and
+results/curve.json: what is kept against minutes.
 """
 
 import argparse
@@ -143,17 +145,55 @@ def table(args: argparse.Namespace) -> None:
         "Made by `python benchmarks/retention.py`; its docstring has the commands.",
         "",
     ]
-    (RESULTS / f"{args.name}.md").write_text("\n".join(lines))
-    facts = [
-        {"name": name, "seed": report["settings"]["run"]["seed"], **{key: report[key] for key in FACTS}}
-        for name, found in reports.items()
-        for report in found
+    write(args.name, lines, [(name, report) for name, found in reports.items() for report in found])
+
+
+def steps_of(report: dict[str, Any]) -> str:
+    """Steps of each assistant and of the student: `120 + 900`."""
+    names = [stage for stage in report["recipe"]["stages"] if stage["name"].split("-")[0] in ("assistant", "student")]
+    return " + ".join(str(stage["steps"]) for stage in names)
+
+
+def curve(args: argparse.Namespace) -> None:
+    """Write results/NAME.md and results/NAME.json: what is kept against the minutes of a budget."""
+    reports = [json.loads((Path(folder) / "report.json").read_text()) for folder in args.runs]
+    reports.sort(key=lambda report: (-report["student"]["parameters"], report["settings"]["run"]["budget"]))
+    machine = reports[0]["environment"]
+    lines = [
+        "# What is kept against minutes",
+        "",
+        f"{machine['cpu']} ({', '.join(machine['cpu_flags'])}), torch {machine['torch']}, transformers "
+        f"{machine['transformers']}. Minutes of `--budget`, for a teacher that is fine-tuned already: its answers, "
+        "assistants, the student and measuring. Accuracy on the test split with 95 % intervals, in per cent; one seed.",
+        "",
+        "| teacher | student | parameters, M | minutes | threads | steps | score | kept |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for fact in facts:
+    for report in reports:
+        teacher, student = report["teacher"], report["student"]
+        cells = [
+            *(teacher["shape"], student["shape"], f"{student['parameters'] / 1e6:.2f}"),
+            *(f"{report['settings']['run']['budget']:g}", str(report["environment"]["threads"]), steps_of(report)),
+            *map(percent, (student["score"], report["retention"])),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *([args.note, ""] if args.note else [])]
+    lines += ["Made by `python benchmarks/retention.py`; its docstring has the commands.", ""]
+    write(args.name, lines, [("sst2", report) for report in reports])
+
+
+def write(name: str, lines: list[str], named: list[tuple[str, dict[str, Any]]]) -> None:
+    """A table and its facts, without what names the machine's folders."""
+    (RESULTS / f"{name}.md").write_text("\n".join(lines))
+    facts = []
+    for task, report in named:
+        run = report["settings"]["run"]
+        fact = {"name": task, "seed": run["seed"], "budget": run["budget"], **{key: report[key] for key in FACTS}}
         for key in ("source", "origin"):
-            fact["teacher"].pop(key, None)  # may be a folder of the machine
+            fact["teacher"].pop(key, None)
         fact["data"] = {key: fact["data"][key] for key in ("train", "dev", "test", "augmented")}
-    (RESULTS / f"{args.name}.json").write_text(json.dumps({"schema_version": 1, "runs": facts}, indent=1) + "\n")
+        facts.append(fact)
+    (RESULTS / f"{name}.json").write_text(json.dumps({"schema_version": 1, "runs": facts}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -175,6 +215,11 @@ def main() -> None:
     tabulating.add_argument("--prefix", default="retention", help="what the folders' names begin with")
     tabulating.add_argument("--note", default="", help="what else must be known to run it again")
     tabulating.set_defaults(work=table)
+    drawing = parts.add_parser("curve")
+    drawing.add_argument("runs", nargs="+", help="run folders, each of a budget of its own")
+    drawing.add_argument("--name", default="curve")
+    drawing.add_argument("--note", default="", help="what else must be known to run it again")
+    drawing.set_defaults(work=curve)
     args = parser.parse_args()
     args.work(args)
 

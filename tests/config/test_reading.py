@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from potstill.config import AblateSettings, PretrainSettings, load_settings, read_settings
+from potstill.config import AblateSettings, PretrainSettings, Settings, load_settings, read_settings
+from potstill.config.fields import field_at
 from potstill.errors import SettingsError
 
 LEAST = ["data.train=train.tsv", "teacher.source=bert-base-uncased"]
@@ -210,6 +211,8 @@ def outcome(key, value):
 
 @given(st.text(min_size=1), st.text())
 def test_any_key_is_known_or_refused(key, value):
+    # Hypothesis draws words of the sources too: now and then a key that there is.
+    assume(field_at(Settings, tuple(name.strip() for name in key.split("."))) is None)
     message = outcome(key, value)
     assert message is not None
     assert "\n" not in message or "\n" in key + value

@@ -17,7 +17,7 @@ from potstill.data.new_texts import is_new
 from potstill.errors import ModelError
 from potstill.models import forward
 from potstill.models.student import Shape
-from potstill.pipeline import assistants, distil_stages, distill, plan
+from potstill.pipeline import answers, assistants, distil_stages, distill, plan
 from potstill.pipeline.assistants import assistant_phases, halves, kept_layers
 from potstill.pipeline.checked import checked_job
 from potstill.progress import SILENT
@@ -163,6 +163,6 @@ def test_answers_that_are_no_numbers_stop_the_run(tmp_path: Path, monkeypatch: p
         found[3] = np.nan
         return found
 
-    monkeypatch.setattr(distil_stages, "run_logits", damaged)
+    monkeypatch.setattr(answers, "run_logits", damaged)
     with pytest.raises(ModelError, match="answers to 1 texts are not finite"):
         distill(tiny_settings(tmp_path, *deep(tmp_path)))

@@ -172,6 +172,7 @@ REFUSED = {
     "teacher.shares=[0]": "teacher.shares = ",
     'teacher.more=["{folder}/none"]': "none",
     "teacher.states=some": "teacher.states",
+    "teacher.states=all": "teacher.states = all with one teacher; expected further ones",
     'teacher.more=["{folder}/teacher"]': "the teachers 1 and 2 .* are the same model",
 }
 
@@ -264,3 +265,12 @@ def test_a_shorter_student_leaves_attention_out_and_says_so(folder):
     assert not job.side.own_tokenizer
     assert "student.max_length = 12" in job.notes[0]
     assert Shape.of(job.side.config) == Shape.of(job.config)
+
+
+def test_hidden_states_of_all_teachers_where_the_weights_leave_none(folder):
+    """Labels or answers alone are asked for by weights of 0; then no further teacher answers what nobody reads."""
+    more = (f'teacher.more=["{folder}/other"]', "teacher.states=all")
+    job = prepare_job(tiny_settings(folder, *more, "distill.weights.hidden=0"), SILENT)
+    assert "teacher-2-logits" in {stage.name for stage in build_stages(job, Budget(None, 0.0, lambda: 0.0, {}))}
+    states = prepare_job(tiny_settings(folder, *more, "distill.weights.logits=0"), SILENT)
+    assert "teacher-2-logits" not in {stage.name for stage in build_stages(states, Budget(None, 0.0, lambda: 0.0, {}))}

@@ -67,11 +67,11 @@ class TeacherSettings(Section):
     more: Sources = Field(
         default=(),
         description="Further teachers of the same task, of any architecture and tokenizer: their answers are averaged "
-        "with the first's, whose inner states are learned.",
+        "with the first's.",
     )
     shares: Shares = Field(
         default=(),
-        description="How much the answers of each teacher count, the first's first; an empty list: all the same.",
+        description="How much each teacher counts, the first's share first; an empty list: all the same.",
     )
     states: Literal["first", "all"] = Field(
         default="first",
@@ -134,6 +134,12 @@ class TeacherSettings(Section):
 
     @model_validator(mode="after")
     def _one_share_each(self) -> "TeacherSettings":
+        if self.states == "all" and not self.more:
+            raise SettingsError(
+                "teacher.states = all with one teacher",
+                expected="further ones, in teacher.more",
+                fix="leave teacher.states out, or name further teachers",
+            )
         if self.shares and len(self.shares) != 1 + len(self.more):
             raise SettingsError(
                 f"teacher.shares of {len(self.shares)} numbers for {1 + len(self.more)} teachers",
@@ -271,8 +277,8 @@ class DistillSettings(Section):
     )
     projection: Literal["shared", "each", "none"] | None = Field(
         default=None,
-        description="From the student's width to the teacher's, in training only: one for all terms on hidden states, "
-        "one each, or none, for equal widths; not set: the mode's own.",
+        description="From the student's width to the teacher's, in training only: one a teacher for all terms on "
+        "hidden states, one each, or none, for equal widths; not set: the mode's own.",
         examples=["each"],
     )
     temperature: Temperature | None = Field(

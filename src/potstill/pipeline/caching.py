@@ -220,8 +220,10 @@ def _most(job: Job) -> int:
     return int(job.settings.teacher.cache_gb * 1e9)
 
 
-def rows_and_tokens(job: Job) -> tuple[int, float]:
-    """Rows of the training file, and their mean length in the teacher's tokens (of pairs both sides), by a sample.
+def rows_and_tokens(job: Job, reader: Path | None = None) -> tuple[int, float]:
+    """Rows of the training file, and their mean length in the tokens of the model in `reader`, by a sample.
+
+    Of pairs both sides count; `reader` None means the teacher.
 
     Raises:
         DataError: A column that is needed is not there.
@@ -239,7 +241,7 @@ def rows_and_tokens(job: Job) -> tuple[int, float]:
         if name is not None
     ]
     limit = job.settings.data.max_length or 128
-    encoded = TextEncoder.from_folder(job.teacher.paths[0], max_length=limit).encode(*sides)
+    encoded = TextEncoder.from_folder(reader or job.teacher.paths[0], max_length=limit).encode(*sides)
     return min(len(table), job.settings.data.rows or len(table)), float(np.mean(encoded.lengths))
 
 
@@ -255,7 +257,7 @@ def expected(job: Job, rows: int, tokens: float) -> list[tuple[Shape, list[str],
         return []
     every = job.augmenting.texts(rows, pairs=job.columns.pair is not None)
     dtype = training_dtype(job.settings.distill.precision)
-    found = list[tuple[Shape, list[str]]]()
+    found = list[tuple[Shape, list[str], float]]()
     chain = [Shape.of(job.config), *job.assistants, job.shape]
     for number, (above, below) in enumerate(pairwise(chain)):
         fields: list[str] = []
@@ -274,7 +276,7 @@ def expected(job: Job, rows: int, tokens: float) -> list[tuple[Shape, list[str],
             )
             epochs = phase.epochs or phase.examples / max(1, every)
             fields += own if _is_wanted(job, terms, own, epochs) else []
-        found.append((above, list(dict.fromkeys(fields))))
+        found.append((above, list(dict.fromkeys(fields)), tokens))
     for source in job.heard_further:
         shape, fields = Shape.of(read_config(source.paths[0])), []
         for phase in job.recipe.phases:
@@ -284,10 +286,10 @@ def expected(job: Job, rows: int, tokens: float) -> list[tuple[Shape, list[str],
             own = fields_of([term for term in terms if term.reads == "hidden"], biased=False)
             epochs = phase.epochs or phase.examples / max(1, every)
             fields += own if _is_wanted(job, terms, own, epochs) else []
-        found.append((shape, list(dict.fromkeys(fields))))
+        found.append((shape, list(dict.fromkeys(fields)), rows_and_tokens(job, source.paths[0])[1]))
     return [
-        (shape, fields, state_bytes(int(every * tokens), every, shape.hidden, fields, 2, dtype))
-        for shape, fields in found
+        (shape, fields, state_bytes(int(every * length), every, shape.hidden, fields, 2, dtype))
+        for shape, fields, length in found
         if fields
     ]
 

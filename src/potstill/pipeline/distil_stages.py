@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -109,7 +109,7 @@ def _run_phase(
     logits: np.ndarray | None,
     portion: float,
     layers: Sequence[int] | None,
-    fits: bool,
+    fits: Literal["all", "further", "none"],
 ) -> dict[str, Any]:
     settings, task = job.settings, task_of(context)
     terms = _terms(context, job, phase, student, teachers, layers)
@@ -126,6 +126,7 @@ def _run_phase(
     with contextlib.ExitStack() as stack:
         spent, runs_teacher = 0.0, False
         epochs = phase.epochs or phase.examples / len(encodings)
+        each = portion / max(1, len(teachers))  # of the time, for one teacher's cache
         if not teachers:
             guide: Guide = LogitsGuide(training_scores(context)[encodings.example])
         else:
@@ -142,7 +143,7 @@ def _run_phase(
                     phase=phase.name,
                     above=above,
                     epochs=epochs,
-                    portion=portion,
+                    portion=each,
                     logits=logits if phase.augmented and any(term.reads == "logits" for term in terms) else None,
                     teacher_ids=teacher_ids(context, student) if alignment is None else None,
                 )
@@ -159,10 +160,10 @@ def _run_phase(
                 stage=stage,
                 phase=phase.name,
                 epochs=epochs,
-                portion=portion,
+                portion=each,
             )
-            spent = source.seconds + sum(each.seconds for each in further)
-            runs_teacher = not all(each.cached for each in (source, *further))
+            spent = source.seconds + sum(other.seconds for other in further)
+            runs_teacher = not all(other.cached for other in (source, *further))
             guide = joined_guide(
                 context,
                 job,
@@ -172,12 +173,12 @@ def _run_phase(
                 texts,
                 alignment=alignment,
                 augmented=phase.augmented,
-                states=[each.guide for each in further],
+                states=[other.guide for other in further],
             )
         program = Distilling(student, guide, terms, projections, batches)
         stack.callback(program.close)
-        if fits or len(teachers) > 1:
-            fit_projections(program, first=fits)
+        if fits == "all" or (fits == "further" and len(teachers) > 1):
+            fit_projections(program, first=fits == "all")
         trained = run_training(
             context,
             job.conditions,
@@ -266,6 +267,7 @@ def student_stage(
     if TEACHER_LOGITS in context.done:
         logits = load_arrays(context.done[TEACHER_LOGITS] / "logits.safetensors")["logits"]
     facts: dict[str, Any] = {}
+    fits_first = stage == "student" and job.way == "model" and start == "start"
     for phase in phases:
         set_dropout(student, on=phase.dropout)
         set_checkpointing(student, on=job.settings.distill.gradient_checkpointing)
@@ -281,7 +283,7 @@ def student_stage(
             projections=projections,
             encoder=encoder,
             logits=logits,
-            fits=not facts and stage == "student" and job.way == "model" and start == "start",
+            fits="none" if facts else "all" if fits_first else "further",
             portion=(phase.epochs or 1) / sum(each.epochs or 1 for each in phases),
             layers=layers,
         )

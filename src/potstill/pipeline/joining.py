@@ -60,12 +60,7 @@ def joined_guide(
         states: Of `further_guides`.
     """
     if alignment is not None:
-        missing, total = alignment.unread(context.report)
-        if missing and any(term.layers for term in terms):
-            context.report.note(
-                f"{missing:,} of the student's {total:,} tokens are not read by the teacher: they take no part in "
-                "losses on hidden states"
-            )
+        _tell_unread(context, alignment, terms, "the teacher")
         first = JoinedGuide(first, [term for term in terms if term.teacher == 1], alignment)
     answers_read = any(term.reads == "logits" for term in terms)
     if not job.more or not (answers_read or states):
@@ -76,6 +71,15 @@ def joined_guide(
         answers = load_file(context.done[f"{stage}-logits"] / "logits.safetensors")[texts_name(augmented)]
         others.append(aligned(context, job, stage, encodings, texts).answers(answers))
     return EnsembleGuide(first, others, job.teacher_shares, terms, states)
+
+
+def _tell_unread(context: Context, alignment: Alignment, terms: Sequence[LossTerm], name: str) -> None:
+    missing, total = alignment.unread(context.report)
+    if missing and any(term.layers for term in terms):
+        context.report.note(
+            f"{missing:,} of the student's {total:,} tokens are not read by {name}: they take no part in losses on "
+            "hidden states"
+        )
 
 
 def further_guides(
@@ -115,6 +119,7 @@ def further_guides(
     for number, model in enumerate(models, 2):
         own, name = [term for term in terms if term.teacher == number], teacher_name(number)
         alignment = aligned(context, job, name, encodings, texts)
+        _tell_unread(context, alignment, own, name)
         source = stack.enter_context(
             heard(
                 context,

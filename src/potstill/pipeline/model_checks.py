@@ -57,7 +57,8 @@ def check_further(settings: Settings, configs: Sequence[PretrainedConfig], stude
         ModelError: A teacher of fewer layers than the student, or of another width without projections.
     """
     terms = [term for phase in recipe.phases for term in phase.terms if term.weight and term.reads == "hidden"]
-    if settings.teacher.states == "first" or not configs:
+    published = any(term.reads == "hidden" for phase in RECIPES[recipe.name].phases for term in phase.terms)
+    if settings.teacher.states == "first" or (published and not terms):  # whoever sets weights to 0 wants it so
         return
     if not terms:
         raise SettingsError(

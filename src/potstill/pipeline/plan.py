@@ -64,6 +64,7 @@ def plan(settings: Settings) -> dict[str, Any]:
     ]
     notes += [
         f"{teacher_name(number)}: {source.name}, {Shape.of(read_config(source.paths[0]))}"
+        + (", its hidden states are learned too" if job.heard_further else "")
         for number, source in enumerate(job.more, 2)
     ]
     if job.start is not None:
@@ -128,12 +129,16 @@ def _estimates(
     if job.assistants:
         above = parameter_counts(encoder_shapes(student_config(job.config, job.assistants[-1])))
     forward = 2 * above.non_embedding if job.scores is None else 0
-    for source in job.heard_further:
-        forward += 2 * parameter_counts(encoder_shapes(read_config(source.paths[0]))).non_embedding
     live = seen * tokens * (6 * student.non_embedding + forward) / _FLOPS
     cached = bool(expected(job, rows, tokens))  # then each text is read by the teacher once
     once = (6 * seen * student.non_embedding + every * forward) * tokens / _FLOPS
     found = {"student": once if cached else live}
+    hidden = seen_in(
+        [phase for phase in job.recipe.phases if any(t.reads == "hidden" and t.weight for t in phase.terms)]
+    )
+    for source in job.heard_further:
+        size = parameter_counts(encoder_shapes(read_config(source.paths[0]))).non_embedding
+        found["student"] += (every if cached else hidden) * tokens * 2 * size / _FLOPS
     for number, source in enumerate(job.teachers, 1):
         size, name = parameter_counts(encoder_shapes(read_config(source.paths[0]))).non_embedding, teacher_name(number)
         if not is_trained(job, source):

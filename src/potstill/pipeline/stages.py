@@ -135,6 +135,9 @@ class _Stages:
 
     def add_answers(self) -> None:
         """What the teachers beside the first say of the texts that are distilled on."""
+        taught = (*self.job.recipe.phases, *assistant_phases(self.job.recipe))
+        if not any(term.reads == "logits" and term.weight for phase in taught for term in phase.terms):
+            return
         phases = {"augmented": sorted({phase.augmented for phase in self.job.recipe.phases})}
         for number in range(2, 1 + len(self.job.teachers)):
             name = teacher_name(number)

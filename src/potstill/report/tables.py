@@ -92,7 +92,7 @@ def _more_teachers(report: Report, primary: str) -> list[Candidate]:
     more = enumerate(report.teachers.more, 2)
     rows = [_model("other", model, model.score, primary, f"Teacher {number}") for number, model in more]
     own, shares = report.teachers.together, ", ".join(f"{100 * share:.0f} %" for share in report.teachers.shares)
-    note = f"answers averaged: {shares}"
+    note = f"shares: {shares}"
     dev = (own.dev or {}).get(primary)
     return [*rows, Candidate("other", "Teachers together", note, None, None, None, own.score, own.metrics, dev)]
 
