@@ -68,6 +68,35 @@ def qnli_splits(data: Path, out: Path) -> None:
             writer.writerows(rows)
 
 
+def plain(text: str) -> str:
+    """Letters and digits alone: what makes two sentences the same."""
+    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+
+def write_pairs(task: str, data: Path, sick: Path, out: Path) -> None:
+    """Pairs of SICK and of MNLI's dev split without labels, as the task's file has them; none that its dev or test has.
+
+    A pair is left out where one of its sentences is one of these splits'.
+    """
+    pairs = [(row["sentence_A"], row["sentence_B"]) for row in rows_of(sick)]
+    pairs += [(row["premise"], row["hypothesis"]) for row in rows_of(data / "MNLI" / "dev_matched.tsv")]
+    names, splits = {
+        "mrpc": (("#1 String", "#2 String"), (data / "MRPC" / "dev.tsv", data / "MRPC" / "test_labelled.tsv")),
+        "stsb": ((5, 6), (data / "STS-B" / "sts-dev.tsv", data / "STS-B" / "sts-test.tsv")),
+    }[task]
+    judged = set()
+    for path in splits:
+        header, *rest = (line.split("\t") for line in path.read_text(encoding="utf-8-sig").splitlines())
+        places = [name if isinstance(name, int) else header.index(name) for name in names]
+        rows = [header, *rest] if task == "stsb" else rest
+        judged |= {plain(row[place]) for row in rows for place in places}
+    kept = [pair for pair in pairs if not judged & set(map(plain, pair))]
+    print(f"{len(kept):,} of {len(pairs):,} pairs have no sentence of dev or test")
+    lines = [] if task == "stsb" else ["Quality\t#1 String\t#2 String"]
+    lines += ["\t".join((*[""] * (5 if task == "stsb" else 1), *pair)) for pair in kept]
+    out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def inputs_of(task: str, data: Path, out: str) -> list[str]:
     """The data flags of a task."""
     match task:
@@ -92,6 +121,10 @@ def inputs_of(task: str, data: Path, out: str) -> list[str]:
 def run(args: argparse.Namespace) -> None:
     """Run, or go on with, the seeds of a task."""
     inputs = inputs_of(args.task, Path(args.data), args.out)
+    if args.sick:
+        pairs = Path(f"{args.out}-{args.task}-pairs.tsv")
+        write_pairs(args.task, Path(args.data), Path(args.sick), pairs)
+        inputs += ["--set", f'data.unlabelled=["{pairs}"]']
     settings = ["evaluate.hard_labels=false", "evaluate.tfidf=false", "export.formats=[]", *args.set]
     potstill = str(Path(sys.executable).parent / "potstill")
     first = f"{args.out}-{args.task}-0"
@@ -207,6 +240,7 @@ def main() -> None:
     running.add_argument("--teacher", default="pypi:mpnet", help="of seed 0: an encoder, or a fine-tuned model")
     running.add_argument("--student", default="4x312")
     running.add_argument("--out", default="runs/retention", help="the run folders are OUT-TASK-SEED")
+    running.add_argument("--sick", help="SICK's table: MRPC and STS-B are learned from its pairs and MNLI's too")
     running.add_argument("--set", action="append", default=[], help="a further setting, section.key=value")
     running.set_defaults(work=run)
     tabulating = parts.add_parser("table")

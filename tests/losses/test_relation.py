@@ -5,9 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional
 
 from potstill.errors import ModelError
-from potstill.losses import attention_kl, relation_heads, relation_kl
+from potstill.losses import attention_kl, divergence, relation_heads, relation_kl
+from potstill.losses.divergence import product_kl
 
 shapes = given(
     seed=st.integers(0, 2**32 - 1),
@@ -198,3 +200,29 @@ def test_biased_attention_of_models_however_near_is_right_to_1e_5(delta):
     assert count == 2 * 3 * 14
     assert total.item() == pytest.approx(wanted.item(), rel=1e-5)
     assert float((student.grad - exact.grad).norm() / exact.grad.norm()) < 1e-5
+
+
+@pytest.mark.parametrize("part", [1, 40, 1 << 17])
+@pytest.mark.parametrize("masked", [False, True])
+def test_in_parts_as_whole_and_as_autograd_has_it(monkeypatch, part, masked):
+    """Value and both gradients of product_kl, whatever the size of a part, against torch's own graph in float64."""
+    monkeypatch.setattr(divergence, "PART", part)
+    torch.manual_seed(1)
+    queries, keys = (torch.randn(3, 4, 5, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    theirs = torch.randn(2, 3, 4, 5, 6, dtype=torch.float64)
+    mask = torch.tensor([[1] * 5, [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]) if masked else None
+    far = (torch.arange(5)[:, None] - torch.arange(5)).abs() > 2 if masked else None
+    made = product_kl((queries, keys), tuple(theirs), (0.7, 0.4), mask, far)
+    slopes = torch.autograd.grad(made * 3, (queries, keys))
+    scores = [0.7 * queries @ keys.mT, 0.4 * theirs[0] @ theirs[1].mT]
+    real = torch.ones(3, 5) if mask is None else mask
+    if masked:
+        gone = far | ~mask.bool()[:, None, None, :]
+        scores = [part.masked_fill(gone, -1e30) for part in scores]
+    rows = functional.kl_div(*(part.log_softmax(-1) for part in scores), reduction="none", log_target=True).sum(-1)
+    plain = (rows * real[:, None, :]).sum()
+    assert float(made.detach()) == pytest.approx(float(plain.detach()), rel=1e-12)
+    for slope, wanted in zip(slopes, torch.autograd.grad(plain * 3, (queries, keys)), strict=True):
+        torch.testing.assert_close(slope, wanted, rtol=1e-10, atol=1e-12)
+    one = torch.autograd.grad(product_kl((queries, keys.detach()), tuple(theirs), (0.7, 0.4), mask, far), queries)
+    torch.testing.assert_close(3 * one[0], slopes[0])

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from potstill.errors import ModelError
 from potstill.losses.attention import narrower, outside
+from potstill.losses.divergence import HIDDEN, product_kl
 
 __all__ = ["EXACT_BELOW", "attention_kl", "relation_heads", "relation_kl", "value_kl"]
 
@@ -43,8 +44,8 @@ def relation_kl(student: Tensor, teacher: Tensor, mask: Tensor | None, *, heads:
 
     def compute(dtype: torch.dtype) -> tuple[Tensor, float]:
         own, theirs = (_recut(part, heads).to(dtype) for part in (student, teacher.detach()))
-        ours, wanted = (part @ part.mT * part.shape[-1] ** -0.5 for part in (own, theirs))
-        return _row_kl(ours, wanted, mask)
+        scales = own.shape[-1] ** -0.5, theirs.shape[-1] ** -0.5
+        return product_kl((own, own), (theirs, theirs), scales, mask), heads * _real(student, mask)
 
     return _exactly(compute)
 
@@ -84,6 +85,10 @@ def attention_kl(
     far = None if window is None else outside(length, window, student[0].device)
 
     def compute(dtype: torch.dtype) -> tuple[Tensor, float]:
+        if biases == (None, None):
+            own, theirs = (tuple(part.to(dtype) for part in side) for side in (student, teacher))
+            sums = product_kl((own[0], own[1]), (theirs[0].detach(), theirs[1].detach()), scales, mask, far)
+            return sums, student[0].shape[1] * _real(student[0], mask)
         scores = []
         for (queries, keys), scale, bias in zip((student, teacher), scales, biases, strict=True):
             found = queries.to(dtype) @ keys.to(dtype).mT * scale
@@ -120,21 +125,23 @@ def _row_kl(student: Tensor, teacher: Tensor, mask: Tensor | None, far: Tensor |
 
     `far`, (L, L), is True at columns that have no weight for a row.
     """
-    heads, length = student.shape[1], student.shape[2]
-    rows = float(student.shape[0]) * length
     gone = None if far is None else far[None, None]
     if mask is not None:
         padding = ~mask.bool()
-        rows = float(torch.count_nonzero(mask))
         columns = padding[:, None, None, :]
         gone = columns if gone is None else gone | columns
     if gone is not None:
         # Finite, so that a column's 0 · (log 0 − log 0) is 0 in value and gradient.
-        student, teacher = (part.masked_fill(gone, -1e30) for part in (student, teacher))
+        student, teacher = (part.masked_fill(gone, HIDDEN) for part in (student, teacher))
     wanted = functional.log_softmax(teacher, dim=-1)
     divergence = wanted.exp() * (wanted - functional.log_softmax(student, dim=-1))
     if gone is not None:
         divergence = divergence.masked_fill(gone, 0.0)
     if mask is not None:
         divergence = divergence.masked_fill(padding[:, None, :, None], 0.0)
-    return divergence.sum(), heads * rows
+    return divergence.sum(), student.shape[1] * _real(student, mask)
+
+
+def _real(vectors: Tensor, mask: Tensor | None) -> float:
+    """Real tokens of a batch of vectors, (B, h, L, ·)."""
+    return float(vectors.shape[0] * vectors.shape[2]) if mask is None else float(torch.count_nonzero(mask))
