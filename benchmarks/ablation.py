@@ -3,9 +3,9 @@
     python benchmarks/ablation.py run --data DIR
     python benchmarks/ablation.py table runs/ablation-sst2 runs/ablation-mrpc
 
-DIR holds GLUE's SST-2 and MRPC. MiniLM (22.7 M) is fine-tuned once a task and distilled into 4x312, 90 seconds of
-training a cell. SST-2's dev is cut from train.tsv by hash before 8,000 rows are kept, and GLUE's dev.tsv is the test
-split. The second call writes results/ablation.md and results/ablation.json.
+DIR holds GLUE's SST-2 and MRPC. MiniLM (22.7 M) is fine-tuned once a task and distilled into 4x312 (`--student`), 90
+seconds of training a cell (`--minutes`). SST-2's dev is cut from train.tsv by hash before 8,000 rows are kept, and
+GLUE's dev.tsv is the test split. The second call writes results/ablation.md and results/ablation.json (`--name`).
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-SHARED = ("--teacher", "pypi:minilm", "--student", "4x312")
+SHARED = ("--teacher", "pypi:minilm")
 TASKS = {
     "sst2": (
         *("--train", "{data}/SST-2/train.tsv", "--test", "{data}/SST-2/dev.tsv", "--text", "sentence"),
@@ -35,7 +35,16 @@ def run(args: argparse.Namespace) -> None:
     """Run, or go on with, both ablations."""
     for name in args.tasks.split(","):
         given = [part.format(data=args.data) for part in TASKS[name]]
-        budget = ["--minutes", str(args.minutes), "--seeds", str(args.seeds), "--out", f"{args.out}-{name}"]
+        budget = [
+            "--student",
+            args.student,
+            "--minutes",
+            str(args.minutes),
+            "--seeds",
+            str(args.seeds),
+            "--out",
+            f"{args.out}-{name}",
+        ]
         extra = [part for setting in args.set for part in ("--set", setting)]
         chosen = ["--cells", args.cells] if args.cells else []
         potstill = str(Path(sys.executable).parent / "potstill")
@@ -70,7 +79,7 @@ def rows_of(made: dict[str, Any]) -> list[str]:
 
 
 def table(args: argparse.Namespace) -> None:
-    """Write results/ablation.md and results/ablation.json."""
+    """Write results/NAME.md and results/NAME.json."""
     found = [json.loads((Path(folder) / "ablation.json").read_text()) for folder in args.runs]
     machine = found[0]["environment"]
     lines = [
@@ -91,11 +100,16 @@ def table(args: argparse.Namespace) -> None:
             "",
             *rows_of(made),
         ]
-    lines += ["", "Made by `python benchmarks/ablation.py`; its docstring has the commands.", ""]
+    lines += [
+        "",
+        *([args.note, ""] if args.note else []),
+        "Made by `python benchmarks/ablation.py`; its docstring has the commands.",
+        "",
+    ]
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "ablation.md").write_text("\n".join(lines))
+    (RESULTS / f"{args.name}.md").write_text("\n".join(lines))
     facts = [{"name": Path(r).name, **{key: m[key] for key in KEPT}} for r, m in zip(args.runs, found, strict=True)]
-    (RESULTS / "ablation.json").write_text(json.dumps({"schema_version": 1, "runs": facts}, indent=1) + "\n")
+    (RESULTS / f"{args.name}.json").write_text(json.dumps({"schema_version": 1, "runs": facts}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -104,6 +118,7 @@ def main() -> None:
     parts = parser.add_subparsers(required=True)
     running = parts.add_parser("run")
     running.add_argument("--data", required=True, help="folder with GLUE's SST-2 and MRPC")
+    running.add_argument("--student", default="4x312")
     running.add_argument("--tasks", default=",".join(TASKS))
     running.add_argument("--minutes", type=float, default=1.5)
     running.add_argument("--seeds", type=int, default=3)
@@ -113,6 +128,8 @@ def main() -> None:
     running.set_defaults(work=run)
     tabulating = parts.add_parser("table")
     tabulating.add_argument("runs", nargs="+", help="run folders")
+    tabulating.add_argument("--name", default="ablation")
+    tabulating.add_argument("--note", default="", help="what else must be known to run it again")
     tabulating.set_defaults(work=table)
     args = parser.parse_args()
     args.work(args)

@@ -17,7 +17,7 @@ from potstill.data.new_texts import is_new
 from potstill.errors import ModelError
 from potstill.models import forward
 from potstill.models.student import Shape
-from potstill.pipeline import answers, assistants, distil_stages, distill, plan
+from potstill.pipeline import answers, assistants, distil_stages, distill, estimates, plan
 from potstill.pipeline.assistants import assistant_phases, halves, kept_layers
 from potstill.pipeline.checked import checked_job
 from potstill.progress import SILENT
@@ -166,3 +166,25 @@ def test_answers_that_are_no_numbers_stop_the_run(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(answers, "run_logits", damaged)
     with pytest.raises(ModelError, match="answers to 1 texts are not finite"):
         distill(tiny_settings(tmp_path, *deep(tmp_path)))
+
+
+@pytest.mark.usefixtures("any_depth")
+@pytest.mark.parametrize(("minutes", "left"), [(1, 0), (90, 88)])
+def test_no_assistant_where_the_budget_is_too_short_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: float, left: int
+) -> None:
+    """The recipe's own time decides; one that is named stays."""
+    settings = tiny_settings(tmp_path, *deep(tmp_path), f"run.budget={minutes}")
+    job = checked_job(settings, SILENT)
+    assert bool(job.assistants) == (minutes == 90)
+    assert job.settings == settings
+    monkeypatch.setattr(estimates, "_FLOPS", 1.0)  # then nothing is enough
+    slow = checked_job(settings, SILENT)
+    assert not slow.assistants
+    assert slow.notes[-1].startswith("no assistant: with ")
+    assert f"and {left} are left for it; student.assistants names one" in slow.notes[-1]
+    assert not any("assistant" in stage["name"] for stage in plan(settings)["stages"])
+    assert not checked_job(tiny_settings(tmp_path, *deep(tmp_path)), SILENT, minutes=1e-9).assistants
+    assert checked_job(tiny_settings(tmp_path, *deep(tmp_path)), SILENT).assistants
+    named = 'student.assistants=["2x32x64x4"]'
+    assert checked_job(tiny_settings(tmp_path, *deep(tmp_path), f"run.budget={minutes}", named), SILENT).assistants

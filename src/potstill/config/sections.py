@@ -183,7 +183,7 @@ class StudentSettings(Section):
         default="auto",
         description="Models between teacher and student, largest first, each distilled from the one above; auto: of "
         "half the teacher's layers at its width, and so on down to six, while that is deeper than a narrower student, "
-        "where the mode has assistants.",
+        "where the mode has assistants and the budget leaves time for all of the recipe.",
     )
 
     vocabulary: Vocabulary = Field(

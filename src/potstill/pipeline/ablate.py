@@ -105,13 +105,15 @@ def _seeds(settings: AblateSettings) -> list[int]:
 
 def _prepare(settings: AblateSettings, report: Reporter) -> tuple[tuple[Cell, ...], dict[str, Job], list[Refusal]]:
     """The cells, the job of each that can be, and why the others cannot."""
-    full = checked_job(cell_settings(settings, {}, settings.run.seed), report)
+    minutes = settings.ablate.minutes
+    full = checked_job(cell_settings(settings, {}, settings.run.seed), report, minutes=minutes)
     every = cells_of(settings, start=full.way, shape=str(full.shape), assistants=[str(a) for a in full.assistants])
     cells = chosen_cells(every, settings.ablate.cells)
     jobs, refused = {FULL: full}, []
     for cell in cells[1:]:
         try:
-            jobs[cell.name] = checked_job(cell_settings(settings, cell.changes, settings.run.seed), SILENT)
+            changed = cell_settings(settings, cell.changes, settings.run.seed)
+            jobs[cell.name] = checked_job(changed, SILENT, minutes=minutes)
         except InputError as error:
             refused.append(_refuse(cell, error, report))
     return cells, jobs, refused

@@ -12,6 +12,7 @@ from potstill.metrics import Metric
 from potstill.pipeline.assemble import assemble, refused_report
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.checked import checked_job
+from potstill.pipeline.estimates import reserve_seconds
 from potstill.pipeline.inputs import threads, weight_bytes
 from potstill.pipeline.job import Job
 from potstill.pipeline.publish import publish, published
@@ -22,7 +23,7 @@ from potstill.progress import SILENT, Reporter
 from potstill.report.wording import DECIMALS, metric_name, score
 from potstill.storage import ensure_space, read_json
 
-__all__ = ["budget_notes", "disk_bytes", "distill", "reserve_seconds", "teacher_refusal"]
+__all__ = ["budget_notes", "disk_bytes", "distill", "teacher_refusal"]
 
 ENOUGH = 0.02
 """How far the lower end of a teacher's score must be above what one answer for all texts reaches."""
@@ -86,11 +87,6 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
 def disk_bytes(job: Job) -> int:
     """Bytes that a run may need at once."""
     return MODEL_COPIES * weight_bytes(job.teacher) + 4 * sum(map(weight_bytes, job.more))
-
-
-def reserve_seconds(job: Job) -> float:
-    """Seconds of a budget kept for what is not training: exporting and measuring both models grows with the teacher."""
-    return 90.0 + weight_bytes(job.teacher) / 2e6
 
 
 def budget_notes(job: Job) -> list[tuple[str, bool]]:
