@@ -109,6 +109,9 @@ def table(args: argparse.Namespace) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{args.name}.md").write_text("\n".join(lines))
     facts = [{"name": Path(r).name, **{key: m[key] for key in KEPT}} for r, m in zip(args.runs, found, strict=True)]
+    for fact in facts:
+        for key in ("source", "origin"):
+            fact["teacher"].pop(key, None)  # may be a folder of the machine
     (RESULTS / f"{args.name}.json").write_text(json.dumps({"schema_version": 1, "runs": facts}, indent=1) + "\n")
 
 
