@@ -197,17 +197,18 @@ def curve(args: argparse.Namespace) -> None:
         "",
         f"{machine['cpu']} ({', '.join(machine['cpu_flags'])}), torch {machine['torch']}, transformers "
         f"{machine['transformers']}. Minutes of `--budget`, for a teacher that is fine-tuned already: its answers, "
-        "assistants, the student and measuring. Accuracy on the test split with 95 % intervals, in per cent; one seed.",
+        "assistants, the student and measuring. SST-2; accuracy on the test split with 95 % intervals, in per cent. "
+        "One seed. Steps are those of assistants and of the student.",
         "",
-        "| teacher | student | parameters, M | minutes | threads | steps | score | kept |",
-        "|---|---|---|---|---|---|---|---|",
+        "| teacher | student | parameters, M | minutes | threads | steps | teacher's score | score | kept |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for report in reports:
         teacher, student = report["teacher"], report["student"]
         cells = [
             *(teacher["shape"], student["shape"], f"{student['parameters'] / 1e6:.2f}"),
             *(f"{report['settings']['run']['budget']:g}", str(report["environment"]["threads"]), steps_of(report)),
-            *map(percent, (student["score"], report["retention"])),
+            *map(percent, (teacher["score"], student["score"], report["retention"])),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *([args.note, ""] if args.note else [])]
