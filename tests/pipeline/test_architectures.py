@@ -102,6 +102,11 @@ def test_other_heads_than_the_teachers_are_taught_by_relations(tmp_path):
             ("student.start=layers", "student.shape=2x32", "student.layers=top"),
             "layer 0 first.*every-other",
         ),
+        (
+            "modernbert",
+            ("distill.mode=reference",),
+            "reference with local attention: its .* choose distill.mode = paper",
+        ),
         ("bert", ("student.shape=2x15x30x3", "distill.mode=paper"), "3 heads under a teacher with 4"),
     ],
 )

@@ -8,6 +8,7 @@ from tests.recipes.test_programs import program_of, total_and_gradient
 from tests.recipes.test_suite import CELLS, LENGTHS, cell
 
 from potstill.errors import ModelError
+from potstill.losses import attention_kl
 from potstill.models import teacher_cache
 from potstill.models.teacher_cache import LOGITS, TeacherCache
 from potstill.recipes.cached import CachedGuide, fields_of, padding_read
@@ -36,6 +37,11 @@ def test_every_method_learns_the_same_from_a_cache(phase, kind, tmp_path):
     live = cell(phase, kind)
     if padding_read(live.terms):
         assert phase.startswith("reference")
+        return
+    if kind == "deberta-v2" and any(term.fn is attention_kl for term in live.terms):
+        biased = fields_of(live.terms, biased=True)
+        with pytest.raises(ModelError, match="a bias of their own for each text, which is not kept"):
+            TeacherCache(tmp_path, live.data.encodings, biased).fill(live.guide.teacher)
         return
     other = cached(live, tmp_path, kind)
     for rows in ROWS:

@@ -28,6 +28,7 @@ CELLS = [  # every phase and every architecture once; all pairs by `scripts/test
     pytest.param(phase, kind, marks=[] if (row + column) % len(CONFIGS) == 0 else pytest.mark.slow)
     for row, phase in enumerate(PHASES)
     for column, kind in enumerate(CONFIGS)
+    if not (kind == "modernbert" and phase.startswith("reference"))  # refused: tests/pipeline/test_architectures.py
 ]
 
 
@@ -59,7 +60,7 @@ def depends_on_company(program):
 def test_company_order_and_padding_change_nothing(phase, kind):
     everything = list(range(len(LENGTHS)))
     wanted = total_and_gradient(cell(phase, kind), [everything])
-    assert all(value > 1e-4 for value in wanted[0].values()), wanted[0]
+    assert all(value > 1e-5 for value in wanted[0].values()), wanted[0]  # there is something to learn
     check_same(total_and_gradient(cell(phase, kind), [everything[::-1]]), wanted)
     if not phase.startswith("reference"):  # the released code's averages run over padding too
         own = random_encodings(LENGTHS, kind=kind)

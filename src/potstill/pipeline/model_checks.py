@@ -21,6 +21,7 @@ from potstill.models.student import Shape, check_start, student_config
 from potstill.pipeline.assistants import kept_layers
 from potstill.pipeline.sides import StudentSide
 from potstill.recipes import RECIPES, Recipe, by_heads, chosen_layers, layer_pairs
+from potstill.recipes.cached import padding_read
 from potstill.recipes.reading import needs_projection
 
 __all__ = ["check_further", "check_masked", "check_readable", "check_shapes", "check_starts", "check_vocabulary"]
@@ -162,8 +163,18 @@ def _check_cut(settings: Settings, side: StudentSide) -> None:
 
 
 def check_readable(configs: Sequence[PretrainedConfig], recipe: Recipe, *, general: bool, checkpointing: bool) -> None:
-    """Losses on queries, keys and values need architectures whose parts are known; others any encoder."""
+    """Losses on queries, keys and values need architectures whose parts are known; others any encoder.
+
+    Losses that average over padding need attention to all tokens: padding that sees padding alone has no state.
+    """
     phases = [*recipe.phases, *([recipe.general] if general and recipe.general else [])]
+    over_padding = padding_read([term for phase in phases for term in phase.terms if term.weight])
+    if over_padding is not None and any(getattr(config, "sliding_window", None) for config in configs):
+        raise ModelError(
+            f"distill.mode = {recipe.name} with local attention: its {over_padding} loss compares padding too, as its "
+            "authors' code does, and what stands there is not defined where attention is local",
+            fix="choose distill.mode = paper",
+        )
     inner = ("scores", "queries", "keys", "values")
     needing = [term.name for phase in phases for term in phase.terms if term.weight and term.reads in inner]
     for config in configs:
