@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from potstill.errors import ModelError
 from potstill.losses.attention import narrower, outside
-from potstill.losses.divergence import HIDDEN, product_kl
+from potstill.losses.divergence import UNSEEN, product_kl
 
 __all__ = ["EXACT_BELOW", "attention_kl", "relation_heads", "relation_kl", "value_kl"]
 
@@ -132,7 +132,7 @@ def _row_kl(student: Tensor, teacher: Tensor, mask: Tensor | None, far: Tensor |
         gone = columns if gone is None else gone | columns
     if gone is not None:
         # Finite, so that a column's 0 · (log 0 − log 0) is 0 in value and gradient.
-        student, teacher = (part.masked_fill(gone, HIDDEN) for part in (student, teacher))
+        student, teacher = (part.masked_fill(gone, UNSEEN) for part in (student, teacher))
     wanted = functional.log_softmax(teacher, dim=-1)
     divergence = wanted.exp() * (wanted - functional.log_softmax(student, dim=-1))
     if gone is not None:
