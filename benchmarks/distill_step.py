@@ -35,7 +35,8 @@ from potstill.data.batching import Batches
 from potstill.data.encoding import Encodings
 from potstill.evaluation.cost import encoder_parameters
 from potstill.models.dropout import set_dropout
-from potstill.models.precision import held, training_dtype
+from potstill.models.packed import read_only
+from potstill.models.precision import training_dtype
 from potstill.models.student import Shape, random_student
 from potstill.recipes import RECIPES, build_terms
 from potstill.recipes.distilling import Distilling, projections_for
@@ -76,8 +77,7 @@ class Ours:
         self.terms = build_terms(phase, student=STUDENT.layers, teacher=shape.layers, mapping="uniform")
         student = random_student(config, STUDENT, seed=1).to(device)
         set_dropout(student, on=phase.dropout)
-        self.teacher = held(random_student(config, shape, seed=0), "auto").to(device)
-        self.teacher.requires_grad_(requires_grad=False)
+        self.teacher = read_only(random_student(config, shape, seed=0).to(device), "auto")
         labels = np.arange(len(encodings), dtype=np.int64) % 2
         self.batches = Batches(encodings, labels, np.arange(len(encodings)), case.batch, seed=0)
         torch.manual_seed(2)

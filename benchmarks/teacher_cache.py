@@ -24,7 +24,8 @@ from potstill.data.encoding import Encodings, TextEncoder
 from potstill.data.sources import resolve_model
 from potstill.data.tables import read_table
 from potstill.models.dropout import set_dropout
-from potstill.models.precision import held, training_dtype
+from potstill.models.packed import read_only
+from potstill.models.precision import training_dtype
 from potstill.models.student import Shape, random_student
 from potstill.models.teacher import load_classifier
 from potstill.models.teacher_cache import TeacherCache, cache_key
@@ -101,8 +102,7 @@ def reading(cache: TeacherCache, order: Sequence[np.ndarray], folder: Path, *, d
 def measure(args: argparse.Namespace, work: Path) -> list[str]:
     """Lines of the table."""
     folder = resolve_model(args.teacher).paths[0]
-    teacher = held(load_classifier(folder, ("negative", "positive"), new_head=True), "auto")
-    teacher.requires_grad_(requires_grad=False)
+    teacher = read_only(load_classifier(folder, ("negative", "positive"), new_head=True), "auto")
     texts, labels = read_texts(Path(args.data), args.texts)
     encodings = TextEncoder.from_folder(folder, max_length=64).encode(texts)
     batches = Batches(encodings, labels, np.arange(len(texts)), 64, seed=0)

@@ -15,6 +15,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from transformers.utils import logging
 
 from potstill.errors import ModelError
+from potstill.models.packed import packed
 from potstill.models.precision import choose_attention
 
 __all__ = ["TorchEngine", "load_model", "open_model"]
@@ -104,4 +105,4 @@ def _threads(count: int | None) -> Iterator[None]:
 
 def open_model(path: Path, precision: str, threads: int | None) -> TorchEngine:
     """Open the folder of `path` (its config.json); as `potstill.engines.load`, which checked the arguments."""
-    return TorchEngine(load_model(path.parent, _DTYPES[precision]), precision, threads)
+    return TorchEngine(packed(load_model(path.parent, _DTYPES[precision])), precision, threads)

@@ -24,7 +24,8 @@ from potstill.errors import ModelError
 from potstill.models.anatomy import ANATOMIES, masked_lm_head
 from potstill.models.forward import forward_inputs
 from potstill.models.loading import load_model, longest_input, read_config
-from potstill.models.precision import Precision, choose_attention, held
+from potstill.models.packed import read_only
+from potstill.models.precision import Precision, choose_attention
 
 __all__ = ["MaskedLMProposer", "has_masked_lm_head", "load_masked_lm", "masked_lm_over", "word_logits"]
 
@@ -141,7 +142,7 @@ class MaskedLMProposer:
         candidates: Pieces looked at for a place, the likeliest first; those that do not begin a word are dropped.
         condition: A text that stands before the masked sentence, in place of the original after it: a label's name, for
             a model trained to read it (cBERT). None: the original.
-        precision: As in `potstill.models.precision.held`.
+        precision: As in `potstill.models.packed.read_only`.
         batch_tokens: Tokens in a forward pass, padding included.
     """
 
@@ -161,7 +162,7 @@ class MaskedLMProposer:
         self.candidates, self.condition, self.batch_tokens = candidates, condition, batch_tokens
         self.head = [copy.deepcopy(part).float().eval() for part in _head_of(model)]
         self.embeddings = copy.deepcopy(model.get_input_embeddings()).float()
-        self.model = held(model.eval(), precision)
+        self.model = read_only(model.eval(), precision)
         self.encoder = TextEncoder(tokenizer, max_length=longest_input(model.config))
         self.mask = str(tokenizer.id_to_token(self.mask_id))
         self._words, self._first = _beginnings(tokenizer, int(model.config.vocab_size))

@@ -9,7 +9,7 @@ from potstill.data.examples import Examples, without_labels
 from potstill.data.new_texts import is_new
 from potstill.errors import ModelError
 from potstill.models.forward import run_logits
-from potstill.models.precision import held
+from potstill.models.packed import read_only
 from potstill.pipeline.job import Job
 from potstill.pipeline.joining import texts_name
 from potstill.pipeline.results import length_of, model_of, read_split, split_of, task_of
@@ -39,7 +39,7 @@ def teacher_logits_stage(context: Context, job: Job) -> None:
     with several teachers, whose answers are averaged: an assistant's would be an average already.
     """
     encoder = task_encoder(job, context.done["teacher"] / "model", length_of(context))
-    model = held(model_of(context, context.done["teacher"]), job.settings.distill.precision)
+    model = read_only(model_of(context, context.done["teacher"]), job.settings.distill.precision)
     texts = training_texts(context, augmented=True)
     encodings = encoder.encode(texts.texts, texts.pairs)
     given = np.flatnonzero(~is_new(texts.example_id[encodings.example]) | bool(job.more))
@@ -57,7 +57,7 @@ def teacher_logits_stage(context: Context, job: Job) -> None:
 def other_logits_stage(context: Context, job: Job, stage: str) -> None:
     """A further teacher's logits for the texts of every phase that learns answers: what it is run for, once."""
     encoder = task_encoder(job, context.done[stage] / "model", length_of(context, stage))
-    model = held(model_of(context, context.done[stage]), job.settings.distill.precision)
+    model = read_only(model_of(context, context.done[stage]), job.settings.distill.precision)
     arrays = {}
     for augmented in sorted({phase.augmented for phase in job.recipe.phases}):
         texts = training_texts(context, augmented=augmented)

@@ -21,6 +21,7 @@ from potstill.data.encoding import TextEncoder
 from potstill.data.examples import is_labelled
 from potstill.models.checkpointing import set_checkpointing
 from potstill.models.dropout import set_dropout
+from potstill.models.packed import read_only
 from potstill.models.precision import held
 from potstill.models.student import Shape
 from potstill.pipeline.answers import training_texts
@@ -259,8 +260,7 @@ def student_stage(
     if job.scores is None:
         further = len(job.heard_further) if stage == "student" else 0
         for name in (above, *map(teacher_name, range(2, 2 + further))):
-            teachers.append(held(model_of(context, context.done[name]), job.settings.distill.precision))
-            teachers[-1].requires_grad_(requires_grad=False)
+            teachers.append(read_only(model_of(context, context.done[name]), job.settings.distill.precision))
         projections = distilling_projections(job, phases, student, teachers, context.done[start])
     encoder = task_encoder(job, context.done[start] / "model", length_of(context, start))
     logits = None

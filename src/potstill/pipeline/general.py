@@ -18,7 +18,7 @@ from potstill.errors import DataError
 from potstill.models.dropout import set_dropout
 from potstill.models.loading import longest_input, read_config
 from potstill.models.masked_lm import load_masked_lm, masked_lm_over
-from potstill.models.precision import held
+from potstill.models.packed import read_only
 from potstill.models.student import Shape
 from potstill.models.teacher import load_classifier
 from potstill.pipeline.budget import Budget
@@ -106,8 +106,7 @@ def _states_program(context: Context, job: Job, phase: Phase, student: PreTraine
     """States alone are learned: whatever head the teacher has, and for which labels, plays no part."""
     task = task_of(context)
     teacher = load_classifier(job.teacher.paths[0], task.labels, problem_type=task.problem_type, new_head=True)
-    teacher = held(teacher, job.settings.distill.precision)
-    teacher.requires_grad_(requires_grad=False)
+    teacher = read_only(teacher, job.settings.distill.precision)
     projections = distilling_projections(job, [phase], student, [teacher], context.done["start"])
     terms = _terms(job, phase, student)
     guide = LiveGuide(teacher, terms, batches.encodings, teacher_ids=teacher_ids(context, student))
@@ -121,8 +120,7 @@ def _masked_program(
     terms = _terms(job, phase, student)
     teacher = None
     if any(term.reads != "masked" for term in terms):
-        teacher = held(load_masked_lm(job.teacher.paths[0]), job.settings.distill.precision)
-        teacher.requires_grad_(requires_grad=False)
+        teacher = read_only(load_masked_lm(job.teacher.paths[0]), job.settings.distill.precision)
     vocabulary = MaskVocabulary.of(Tokenizer.from_file(str(context.done["start"] / "model" / "tokenizer.json")))
     return MaskedDistilling(
         masked_lm_over(student, teacher, seed=job.settings.run.seed),
