@@ -3,9 +3,10 @@
     python benchmarks/ablation.py run --data DIR
     python benchmarks/ablation.py table runs/ablation-sst2 runs/ablation-mrpc
 
-DIR holds GLUE's SST-2 and MRPC. MiniLM (22.7 M) is fine-tuned once a task and distilled into 4x312 (`--student`), 90
-seconds of training a cell (`--minutes`). SST-2's dev is cut from train.tsv by hash before 8,000 rows are kept, and
-GLUE's dev.tsv is the test split. The second call writes results/ablation.md and results/ablation.json (`--name`).
+DIR holds GLUE's SST-2 and MRPC. MiniLM (22.7 M; `--teacher`) is fine-tuned once a task and distilled into 4x312
+(`--student`), 90 seconds of training a cell (`--minutes`). SST-2's dev is cut from train.tsv by hash before 8,000 rows
+are kept, and GLUE's dev.tsv is the test split. The second call writes results/ablation.md and results/ablation.json
+(`--name`).
 """
 
 import argparse
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-SHARED = ("--teacher", "pypi:minilm")
 TASKS = {
     "sst2": (
         *("--train", "{data}/SST-2/train.tsv", "--test", "{data}/SST-2/dev.tsv", "--text", "sentence"),
@@ -36,6 +36,8 @@ def run(args: argparse.Namespace) -> None:
     for name in args.tasks.split(","):
         given = [part.format(data=args.data) for part in TASKS[name]]
         budget = [
+            "--teacher",
+            args.teacher,
             "--student",
             args.student,
             "--minutes",
@@ -48,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
         extra = [part for setting in args.set for part in ("--set", setting)]
         chosen = ["--cells", args.cells] if args.cells else []
         potstill = str(Path(sys.executable).parent / "potstill")
-        subprocess.run([potstill, "ablate", *SHARED, *given, *budget, *chosen, *extra], check=True)
+        subprocess.run([potstill, "ablate", *given, *budget, *chosen, *extra], check=True)
 
 
 def percent(metric: dict[str, float] | None, *, signed: bool = False) -> str:
@@ -121,6 +123,7 @@ def main() -> None:
     parts = parser.add_subparsers(required=True)
     running = parts.add_parser("run")
     running.add_argument("--data", required=True, help="folder with GLUE's SST-2 and MRPC")
+    running.add_argument("--teacher", default="pypi:minilm")
     running.add_argument("--student", default="4x312")
     running.add_argument("--tasks", default=",".join(TASKS))
     running.add_argument("--minutes", type=float, default=1.5)

@@ -46,7 +46,7 @@ class Counter:
 
 @pytest.fixture
 def predictor(replace):
-    replace("inference", Predictor=Counter)
+    replace("inference", Predictor=Counter, is_masked_lm=lambda _: False)
     return Counter
 
 

@@ -19,6 +19,7 @@ from potstill.errors import InputError, SettingsError
 if TYPE_CHECKING:
     from potstill.engines import EngineName, Precision
     from potstill.inference import Prediction, Predictor
+    from potstill.inference.fillings import Filler, Fillings
     from potstill.inference.predictor import Row
 
 __all__ = ["predict"]
@@ -53,20 +54,27 @@ def predict(
         Literal["torch", "onnxruntime", "openvino"] | None, typer.Option(help="What runs the model.")
     ] = None,
     precision: Annotated[Literal["float32", "bfloat16", "int8"] | None, typer.Option(help="Its arithmetic.")] = None,
+    fillings: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="How many fillings of a text's blanks a masked LM gives.  [default: 5]"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON document, not with lines.")] = False,
 ) -> None:
-    """Answer texts with label and probabilities, or with a score.
+    """Answer texts with label and probabilities, with a score, or with what fills their blanks.
 
     Reads lines of standard input, the texts given, or the rows of a file (CSV, TSV, JSON Lines, Parquet, ...). Each
     answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}, or {"id": ..., "score":
-    ...}. A row that cannot be answered is named on standard error and has no line (go by the ids); the rest go on. The
-    exit code is 2 where no row could be answered. A text that begins with a dash stands after "--".
+    ...}. A masked LM, of any folder, fills blanks ("[MASK]"), several of them jointly: {"id": ..., "fillings":
+    [{"fill", "text", "probability", "order", "independent"}, ...], "apart": ...}, the last what filling blank by blank
+    would have chosen. A row that cannot be answered is named on standard error and has no line (go by the ids); the
+    rest go on. The exit code is 2 where no row could be answered. A text that begins with a dash stands after "--".
 
     \b
     Example:
       potstill predict runs/sst2/student "a gripping, funny film"
       potstill predict runs/sst2/student < lines.txt > answers.jsonl
       potstill predict runs/sst2/student --input reviews.csv --text review --output answers.jsonl
+      potstill predict runs/masked-lm/model "the capital of [MASK] is [MASK] ."
     """
     if input_ is None and (text_column or pair_column or format_ or not header):
         raise SettingsError(
@@ -77,7 +85,7 @@ def predict(
     if text and len(text) == 1 and _names_a_file(text[0]):
         raise SettingsError(f"{text[0]} is a file, and would be read as a text", fix=f"write --input {text[0]}")
     with results() as out, ExitStack() as stack:
-        predictor = _load(folder, engine, precision)
+        predictor = _load(folder, engine, precision, fillings)
         _check_kind(predictor.pair, pair_column)
         lines = out if output is None else stack.enter_context(answer_file(output))
         counts = _Counts()
@@ -178,9 +186,15 @@ def _stdin_rows(counts: _Counts) -> Iterator[tuple[int, "Row"]]:
             yield number, row
 
 
-def _load(folder: Path, engine: "EngineName | None", precision: "Precision | None") -> "Predictor":
-    from potstill.inference import Predictor
+def _load(
+    folder: Path, engine: "EngineName | None", precision: "Precision | None", fillings: int | None
+) -> "Predictor | Filler":
+    from potstill.inference import Predictor, is_masked_lm
 
+    if is_masked_lm(folder):
+        return _filler(folder, engine, precision, fillings)
+    if fillings is not None:
+        raise SettingsError(f"--fillings, but {folder} is no masked LM", fix="leave --fillings out")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         predictor = Predictor.load(folder, engine=engine, precision=precision)
@@ -189,13 +203,26 @@ def _load(folder: Path, engine: "EngineName | None", precision: "Precision | Non
     return predictor
 
 
+def _filler(folder: Path, engine: "EngineName | None", precision: "Precision | None", fillings: int | None) -> "Filler":
+    from potstill.inference.fillings import Filler
+
+    if engine not in (None, "torch") or precision == "int8":
+        raise SettingsError(
+            f"a masked LM by {' '.join(filter(None, (engine, precision)))}",
+            expected="torch, in float32 or bfloat16",
+            fix="leave --engine and --precision out",
+        )
+    return Filler.load(folder, precision=precision or "float32", top=5 if fillings is None else fillings)
+
+
 def _answers(
-    predictor: "Predictor", rows: Iterable[tuple[int, "Row"]], *, at_once: bool
-) -> Iterator[tuple[int, "Prediction"]]:
+    predictor: "Predictor | Filler", rows: Iterable[tuple[int, "Row"]], *, at_once: bool
+) -> Iterator[tuple[int, "Prediction | Fillings"]]:
     """An answer for each row, in order; `at_once` does not wait for more rows to answer together."""
     if at_once:
         for number, row in rows:
-            yield number, next(predictor.predict_stream([row]))
+            stream: Iterator[Prediction | Fillings] = predictor.predict_stream([row])
+            yield number, next(stream)
         return
     waiting: deque[int] = deque()
 
@@ -209,7 +236,7 @@ def _answers(
 
 
 def _answer(
-    predictor: "Predictor",
+    predictor: "Predictor | Filler",
     rows: Iterable[tuple[int, "Row"]],
     lines: TextIO,
     counts: _Counts,

@@ -11,7 +11,7 @@ from potstill.errors import ModelError
 from potstill.storage import read_json
 from potstill.tasks import TASKS
 
-__all__ = ["DEPLOYMENT", "Deployment", "read_deployment"]
+__all__ = ["DEPLOYMENT", "Deployment", "is_masked_lm", "read_deployment"]
 
 DEPLOYMENT = "potstill.json"
 _SCHEMA_VERSION = 1
@@ -84,6 +84,14 @@ def read_deployment(folder: Path) -> Deployment:
     deploy = get("deploy", _is_engine, "null, or engine and precision: one of " + ", ".join(map(" ".join, FILES)))
     chosen = None if deploy is None else (deploy["engine"], deploy["precision"])
     return Deployment(tuple(labels), pair, length, cast(LongText, long_text), step, chosen, task)
+
+
+def is_masked_lm(folder: Path) -> bool:
+    """Whether a folder holds a masked LM, by what its config.json says: it then fills blanks."""
+    path = folder / "config.json"
+    values = read_json(path) if path.is_file() else None
+    named = values.get("architectures") if isinstance(values, dict) else None
+    return isinstance(named, list) and any(str(name).endswith("ForMaskedLM") for name in named)
 
 
 def _check_positions(folder: Path, length: int) -> None:

@@ -18,7 +18,7 @@ from potstill.errors import DataError, ModelError
 from potstill.inference.deployment import Deployment, read_deployment
 from potstill.tasks import Task, make_task
 
-__all__ = ["Prediction", "Predictor", "Row"]
+__all__ = ["Prediction", "Predictor", "Row", "flaw"]
 
 Row = str | tuple[str, str]
 """One text, or the two of a pair."""
@@ -135,7 +135,7 @@ class Predictor:
         if any(isinstance(row, str) == self.pair for row in rows):
             kinds = ("pairs of texts", "single texts") if self.pair else ("single texts", "pairs of texts")
             raise DataError(f"the model reads {kinds[0]}, and was given {kinds[1]}", expected=kinds[0])
-        answers = [Prediction(reason=_flaw(row)) for row in rows]
+        answers = [Prediction(reason=flaw(row)) for row in rows]
         whole = [index for index, answer in enumerate(answers) if answer.reason is None]
         if not whole:
             return answers
@@ -215,8 +215,8 @@ def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield chunk
 
 
-def _flaw(row: Row) -> str | None:
-    """Why a row cannot be encoded; None where it can."""
+def flaw(row: Row) -> str | None:
+    """Why a row cannot be encoded: empty, or no Unicode; None where it can."""
     for text in (row,) if isinstance(row, str) else row:
         if not text.strip():
             return "empty"
