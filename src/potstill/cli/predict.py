@@ -53,6 +53,13 @@ def predict(
         Literal["torch", "onnxruntime", "openvino"] | None, typer.Option(help="What runs the model.")
     ] = None,
     precision: Annotated[Literal["float32", "bfloat16", "int8"] | None, typer.Option(help="Its arithmetic.")] = None,
+    abstain_below: Annotated[
+        float | None, typer.Option(metavar="P", help="Give no label where its probability is below P.")
+    ] = None,
+    wanted_precision: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Give as many labels as leave a share P of them right, by what dev showed."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON document, not with lines.")] = False,
 ) -> None:
     """Answer texts with label and probabilities, or with a score.
@@ -61,6 +68,9 @@ def predict(
     answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}, or {"id": ..., "score":
     ...}. A row that cannot be answered is named on standard error and has no line (go by the ids); the rest go on. The
     exit code is 2 where no row could be answered. A text that begins with a dash stands after "--".
+
+    With --abstain-below or --wanted-precision, an answer that the model is not sure enough of is {"id": ..., "label":
+    null, "abstained": true, "probabilities": {...}}.
 
     \b
     Example:
@@ -77,7 +87,7 @@ def predict(
     if text and len(text) == 1 and _names_a_file(text[0]):
         raise SettingsError(f"{text[0]} is a file, and would be read as a text", fix=f"write --input {text[0]}")
     with results() as out, ExitStack() as stack:
-        predictor = _load(folder, engine, precision)
+        predictor = _load(folder, engine, precision, abstain_below, wanted_precision)
         _check_kind(predictor.pair, pair_column)
         lines = out if output is None else stack.enter_context(answer_file(output))
         counts = _Counts()
@@ -119,7 +129,7 @@ class _Counts:
     """How many rows were answered; those that were not are named as they come."""
 
     def __init__(self) -> None:
-        self.answered = self.failed = self.truncated = 0
+        self.answered = self.failed = self.truncated = self.abstained = 0
         self.first: list[dict[str, Any]] = []
 
     def fail(self, row: int, reason: str) -> None:
@@ -132,6 +142,7 @@ class _Counts:
         return {
             "answered": self.answered,
             "truncated": self.truncated,
+            "abstained": self.abstained,
             "failed": sorted(self.first, key=lambda one: one["row"]),
             "failed_total": self.failed,
         }
@@ -139,6 +150,8 @@ class _Counts:
     def close(self) -> None:
         if self.truncated:
             sys.stderr.write(f"texts longer than the model reads, and cut: {self.truncated:,}\n")
+        if self.abstained:
+            sys.stderr.write(f"labels withheld: {self.abstained:,} of {self.answered:,}\n")
         if self.failed:
             sys.stderr.write(f"{self.answered:,} rows answered, {self.failed:,} not\n")
         if self.failed and not self.answered:
@@ -178,14 +191,31 @@ def _stdin_rows(counts: _Counts) -> Iterator[tuple[int, "Row"]]:
             yield number, row
 
 
-def _load(folder: Path, engine: "EngineName | None", precision: "Precision | None") -> "Predictor":
+def _load(
+    folder: Path,
+    engine: "EngineName | None",
+    precision: "Precision | None",
+    abstain_below: float | None,
+    wanted_precision: float | None,
+) -> "Predictor":
     from potstill.inference import Predictor
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        predictor = Predictor.load(folder, engine=engine, precision=precision)
+        predictor = Predictor.load(
+            folder,
+            engine=engine,
+            precision=precision,
+            abstain_below=abstain_below,
+            wanted_precision=wanted_precision,
+        )
     for warning in caught:
         sys.stderr.write(f"warning: {one_line(str(warning.message))}\n")
+    if (one := predictor.threshold) is not None:
+        sys.stderr.write(
+            f"labels of a probability below {one.confidence:.4g} are withheld: on dev {100 * one.coverage:.1f} % of "
+            f"the texts had a label, and {100 * one.precision:.1f} % of these labels were right\n"
+        )
     return predictor
 
 
@@ -228,6 +258,7 @@ def _answer(
         lines.write(f"{',' if counts.answered else ''}\n{line}" if whole else f"{line}\n")
         counts.answered += 1
         counts.truncated += answer.truncated
+        counts.abstained += answer.abstained
         if at_once:
             lines.flush()
     if whole:

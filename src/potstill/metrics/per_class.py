@@ -56,14 +56,13 @@ def per_class(
     value = _shares(counts[None, :], cells, n_labels)
     parts = [_shares(drawn, cells, n_labels) for drawn in draw_cells(counts, resamples, seed)]
     samples = {name: np.concatenate([part[name] for part in parts]) for name in value}
-    support, given = (np.bincount(one, minlength=n_labels) for one in (gold, predicted))
-    n = len(gold)
+    support, given = (np.bincount(one, minlength=n_labels).tolist() for one in (gold, predicted))
+
+    def scored(name: str, k: int) -> Metric:
+        return with_interval(float(value[name][0, k]), samples[name][:, k], len(gold))
+
     return [
-        ClassScores(
-            *(with_interval(float(value[name][0, k]), samples[name][:, k], n) for name in value),
-            support=int(support[k]),
-            predicted=int(given[k]),
-        )
+        ClassScores(scored("precision", k), scored("recall", k), scored("f1", k), support[k], given[k])
         for k in range(n_labels)
     ]
 
