@@ -217,7 +217,7 @@ def reliability_diagram(series: Sequence[Series], weights: Sequence[Sequence[flo
         for values in ([x for one in series for x in one.x], [y for one in series for y in one.y])
     ]
     across = _Axis(starts[0], 1.0, _LEFT, _WIDTH - _RIGHT)
-    up = _Axis(starts[1], 1.0, _HEIGHT - _BOTTOM, _TOP)
+    up = _Axis(starts[1] - 0.04, 1.0, _HEIGHT - _BOTTOM, _TOP)  # so that the axes' first labels stand apart
     x_label, percent, same = "how sure", (True, True), max(starts)
     content = [
         *_grid(across, up, x_label, percent),
