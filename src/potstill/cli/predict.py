@@ -58,6 +58,13 @@ def predict(
         int | None,
         typer.Option(metavar="N", help="How many fillings of a text's blanks a masked LM gives.  [default: 5]"),
     ] = None,
+    abstain_below: Annotated[
+        float | None, typer.Option(metavar="P", help="Give no label where its probability is below P.")
+    ] = None,
+    wanted_precision: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Give as many labels as leave a share P of them right, by what dev showed."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON document, not with lines.")] = False,
 ) -> None:
     """Answer texts with label and probabilities, with a score, or with what fills their blanks.
@@ -68,6 +75,9 @@ def predict(
     [{"fill", "text", "probability", "order", "independent"}, ...], "apart": ...}, the last what filling blank by blank
     would have chosen. A row that cannot be answered is named on standard error and has no line (go by the ids); the
     rest go on. The exit code is 2 where no row could be answered. A text that begins with a dash stands after "--".
+
+    With --abstain-below or --wanted-precision, an answer that the model is not sure enough of is {"id": ..., "label":
+    null, "abstained": true, "probabilities": {...}}.
 
     \b
     Example:
@@ -85,7 +95,8 @@ def predict(
     if text and len(text) == 1 and _names_a_file(text[0]):
         raise SettingsError(f"{text[0]} is a file, and would be read as a text", fix=f"write --input {text[0]}")
     with results() as out, ExitStack() as stack:
-        predictor = _load(folder, engine, precision, fillings)
+        withholding = {"abstain_below": abstain_below, "wanted_precision": wanted_precision}
+        predictor = _load(folder, engine, precision, withholding, fillings)
         _check_kind(predictor.pair, pair_column)
         lines = out if output is None else stack.enter_context(answer_file(output))
         counts = _Counts()
@@ -127,7 +138,7 @@ class _Counts:
     """How many rows were answered; those that were not are named as they come."""
 
     def __init__(self) -> None:
-        self.answered = self.failed = self.truncated = 0
+        self.answered = self.failed = self.truncated = self.abstained = 0
         self.first: list[dict[str, Any]] = []
 
     def fail(self, row: int, reason: str) -> None:
@@ -140,6 +151,7 @@ class _Counts:
         return {
             "answered": self.answered,
             "truncated": self.truncated,
+            "abstained": self.abstained,
             "failed": sorted(self.first, key=lambda one: one["row"]),
             "failed_total": self.failed,
         }
@@ -147,6 +159,8 @@ class _Counts:
     def close(self) -> None:
         if self.truncated:
             sys.stderr.write(f"texts longer than the model reads, and cut: {self.truncated:,}\n")
+        if self.abstained:
+            sys.stderr.write(f"labels withheld: {self.abstained:,} of {self.answered:,}\n")
         if self.failed:
             sys.stderr.write(f"{self.answered:,} rows answered, {self.failed:,} not\n")
         if self.failed and not self.answered:
@@ -187,19 +201,30 @@ def _stdin_rows(counts: _Counts) -> Iterator[tuple[int, "Row"]]:
 
 
 def _load(
-    folder: Path, engine: "EngineName | None", precision: "Precision | None", fillings: int | None
+    folder: Path,
+    engine: "EngineName | None",
+    precision: "Precision | None",
+    withholding: dict[str, float | None],
+    fillings: int | None,
 ) -> "Predictor | Filler":
     from potstill.inference import Predictor, is_masked_lm
 
     if is_masked_lm(folder):
+        if named := [name for name, value in withholding.items() if value is not None]:
+            raise SettingsError(f"{named[0]} with a masked LM, which gives no label", fix=f"leave {named[0]} out")
         return _filler(folder, engine, precision, fillings)
     if fillings is not None:
         raise SettingsError(f"--fillings, but {folder} is no masked LM", fix="leave --fillings out")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        predictor = Predictor.load(folder, engine=engine, precision=precision)
+        predictor = Predictor.load(folder, engine=engine, precision=precision, **withholding)
     for warning in caught:
         sys.stderr.write(f"warning: {one_line(str(warning.message))}\n")
+    if (one := predictor.threshold) is not None:
+        sys.stderr.write(
+            f"labels of a probability below {one.confidence:.4g} are withheld: on dev {100 * one.coverage:.1f} % of "
+            f"the texts had a label, and {100 * one.precision:.1f} % of these labels were right\n"
+        )
     return predictor
 
 
@@ -255,6 +280,7 @@ def _answer(
         lines.write(f"{',' if counts.answered else ''}\n{line}" if whole else f"{line}\n")
         counts.answered += 1
         counts.truncated += answer.truncated
+        counts.abstained += answer.abstained
         if at_once:
             lines.flush()
     if whole:

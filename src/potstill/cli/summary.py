@@ -41,6 +41,7 @@ def summary_lines(report: Mapping[str, Any]) -> list[str]:
         lines.insert(3, f"further teachers {more}; all together {shown(teachers['together']['score'])}")
     if report.get("retention") is not None:
         lines.append(f"kept     {_percent(report['retention'])} of the teacher's {metric}")
+    lines += _confidence_lines(report)
     best = report.get("best_export")
     for export in report["exports"]:
         if best and (export["format"], export["precision"]) == (best["format"], best["precision"]):
@@ -53,6 +54,17 @@ def summary_lines(report: Mapping[str, Any]) -> list[str]:
                 lines.append(f"{name}: {times}")
     lines += [f"refused  {e['format']} {e['precision']}: {e['reason']}" for e in report["exports"] if not e["accepted"]]
     return [*lines, f"time     {duration(report['seconds']['total'])}", ""]
+
+
+def _confidence_lines(report: Mapping[str, Any]) -> list[str]:
+    """How sure the student is, against how often it is right."""
+    found = report["student"].get("calibration")
+    if found is None:
+        return []
+    before, after = (_percent(found[when]["metrics"]["ece"]) for when in ("before", "after"))
+    if found["reason"] is not None:
+        return [f"sure     calibration error {before}; no temperature: on dev {found['reason']}"]
+    return [f"sure     calibration error {after} at temperature {found['temperature']:.3g}, {before} without"]
 
 
 def _scores_lines(report: Mapping[str, Any], metric: str) -> list[str]:

@@ -27,7 +27,8 @@ from potstill.pipeline.inputs import model_facts
 from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.prepare import source_rows
 from potstill.pipeline.results import read_split, task_facts, task_in
-from potstill.pipeline.scores_report import scores_block, start_in_words
+from potstill.pipeline.scores_report import has_gold, scores_block, start_in_words
+from potstill.pipeline.trust import Trust
 from potstill.pipeline.vocabulary import vocabulary_facts
 from potstill.storage import read_json
 from potstill.tasks import Task
@@ -193,6 +194,7 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
         folder = done[role] / "model"
         report[role] = {**_model_block(folder), **_origin(job, role), **scores.block(predicted[role])}
     report["student"] |= {"start": start_in_words(job), "vocabulary": vocabulary_facts(done)}
+    tempered = _trusted(job, scores, report, predicted, logits)
     if job.more:
         report["teachers"] = _teachers(job, done, scores, logits)
     compared = scores.judged in predicted.get("teacher", {})
@@ -204,8 +206,31 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     report |= _exports(job, done, scores, report["student"]["dev"][scores.task.primary_metric]["value"])
     report |= _curves(job, done)
     if compared:
-        report |= _disagreements(scores, logits)
+        report |= _disagreements(scores, tempered)
     return report
+
+
+def _trusted(
+    job: Job,
+    scores: _Scores,
+    report: dict[str, Any],
+    predicted: Mapping[str, Mapping[str, np.ndarray]],
+    logits: Mapping[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Fill in how far teacher and student can be trusted; returns their logits over their temperatures."""
+    known = job.scores is None or all(has_gold(job.scores, split) for split in scores.splits)
+    trust = Trust(scores.task, scores.splits, scores.judged, known, scores.resamples, scores.seed)
+    tempered: dict[str, np.ndarray] = {}
+    for role in ("teacher", "student"):
+        own = _by_split(logits, role)
+        if own.keys() != scores.splits.keys():
+            continue
+        fitted = trust.temperature(own)
+        report[role] |= trust.by_label(predicted[role]) | trust.calibration(own, fitted)
+        if role == "student":
+            report[role] |= trust.abstention(own, fitted)
+        tempered |= {f"{role}/{split}": array / (fitted.value if fitted else 1.0) for split, array in own.items()}
+    return tempered
 
 
 def _teachers(job: Job, done: Mapping[str, Path], scores: _Scores, logits: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from potstill.engines import ENGINE_OF_FORMAT
 from potstill.errors import StorageError
+from potstill.pipeline.trust import of_deployment
 from potstill.report import write_card, write_report
 from potstill.storage import MANIFEST, atomic_folder, read_json, verify_folder, write_json
 
@@ -50,7 +51,7 @@ def publish(report: Mapping[str, Any], student: Path | None, out: Path) -> dict[
         with atomic_folder(out / "student", {"made_by": "potstill"}) as work:
             shutil.copytree(student, work, copy_function=_link, dirs_exist_ok=True)
             (work / MANIFEST).unlink(missing_ok=True)
-            facts = read_json(student / "potstill.json")
+            facts = {**read_json(student / "potstill.json"), **of_deployment(finished["student"])}
             best = finished.get("best_export")
             if best is not None:
                 engine = ENGINE_OF_FORMAT[best["format"]]

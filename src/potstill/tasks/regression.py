@@ -34,6 +34,7 @@ class Regression:
     primary_metric: str = "pearson"
     problem_type: ProblemType = "regression"
     outputs: int = 1
+    confidence: None = None
     constant_name: str = "mean"
     gold_name: str = "scores"
 
@@ -69,8 +70,8 @@ class Regression:
         """The mean score, float64 (n,)."""
         return np.asarray(np.einsum("k,kn->n", shares, logits[:, :, 0].astype(np.float64)))
 
-    def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
-        """`score`."""
+    def decode(self, logits: np.ndarray, temperature: float = 1.0) -> list[dict[str, Any]]:
+        """`score`, which no temperature moves."""
         return [{"score": float(value)} for value in self.predictions(logits)]
 
     def score(self, gold: np.ndarray, predictions: np.ndarray) -> float:
@@ -93,6 +94,11 @@ class Regression:
 
     @staticmethod
     def confusion(gold: np.ndarray, predictions: np.ndarray) -> None:
+        """None: there are no labels."""
+        return
+
+    @staticmethod
+    def by_label(gold: np.ndarray, predictions: np.ndarray, *, resamples: int = 1000, seed: int = 0) -> None:
         """None: there are no labels."""
         return
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from potstill.metrics import Metric, Resampled
+from potstill.metrics import ClassScores, Metric, Resampled
 from potstill.models.heads import ProblemType
+from potstill.tasks.confidence import Confidence
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,8 +83,12 @@ class Task(Protocol):
     def together(self, logits: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """Predictions of k models as one: their logits of texts (k, n, C), and how much each counts (k,), in all 1."""
 
-    def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
-        """Logits of texts to answers, as `predict` gives them."""
+    @property
+    def confidence(self) -> Confidence | None:
+        """How sure answers are; None where an answer has no probability."""
+
+    def decode(self, logits: np.ndarray, temperature: float = 1.0) -> list[dict[str, Any]]:
+        """Logits of texts to answers, as `predict` gives them; `temperature` moves probabilities, and no answer."""
 
     def score(self, gold: np.ndarray, predictions: np.ndarray) -> float:
         """The primary metric alone."""
@@ -100,6 +105,11 @@ class Task(Protocol):
 
     def confusion(self, gold: np.ndarray, predictions: np.ndarray) -> list[list[int]] | None:
         """How often each label was taken for each; None where answers are no labels."""
+
+    def by_label(
+        self, gold: np.ndarray, predictions: np.ndarray, *, resamples: int = 1000, seed: int = 0
+    ) -> dict[str, ClassScores] | None:
+        """Precision, recall and F1 of each label; None where answers are no labels."""
 
     def constant(self, gold: np.ndarray) -> Any:
         """The answer that is best for all of `gold` (a training split) at once."""
