@@ -10,18 +10,23 @@ from potstill.errors import SettingsError
 
 if TYPE_CHECKING:
     from potstill.engines import EngineName, Precision
-    from potstill.inference import Predictor
+    from potstill.inference import Deployment, Predictor
 
 __all__ = ["check_kind", "load_predictor"]
 
 
-def load_predictor(folder: Path, engine: "EngineName | None", precision: "Precision | None") -> "Predictor":
+def load_predictor(
+    folder: Path,
+    engine: "EngineName | None",
+    precision: "Precision | None",
+    deployment: "Deployment | None" = None,
+) -> "Predictor":
     """As `Predictor.load`; what it warns of becomes a line on standard error."""
     from potstill.inference import Predictor
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        predictor = Predictor.load(folder, engine=engine, precision=precision)
+        predictor = Predictor.load(folder, deployment=deployment, engine=engine, precision=precision)
     for warning in caught:
         sys.stderr.write(f"warning: {one_line(str(warning.message))}\n")
     return predictor
@@ -33,7 +38,7 @@ def check_kind(pair: bool, column: str | None) -> None:
         raise SettingsError(
             "the model reads pairs of texts",
             expected="a second text",
-            fix="give a file and its columns: --input FILE --text COLUMN --pair COLUMN",
+            fix="give a file, and the column of each: --text COLUMN --pair COLUMN",
         )
     if column is not None and not pair:
         raise SettingsError(f"--pair {column} for a model that reads single texts", fix="leave --pair out")

@@ -12,6 +12,7 @@ from potstill import __version__
 from potstill.cli.ablate import ablate
 from potstill.cli.cache import cache
 from potstill.cli.distill import distill
+from potstill.cli.evaluate import evaluate
 from potstill.cli.finetune import finetune
 from potstill.cli.init import init
 from potstill.cli.pace import one_line
@@ -39,7 +40,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (distill, finetune, ablate, pretrain, init, sources, predict, report, cache):
+for _command in (distill, finetune, ablate, pretrain, init, sources, predict, evaluate, report, cache):
     app.command()(_command)
 
 

@@ -163,9 +163,7 @@ def _stdin_rows(counts: _Counts) -> Iterator[tuple[int, "Row"]]:
             yield number, row
 
 
-def _load(
-    folder: Path, engine: Engine, precision: Precision, fillings: int | None
-) -> "Predictor | Filler":
+def _load(folder: Path, engine: Engine, precision: Precision, fillings: int | None) -> "Predictor | Filler":
     from potstill.inference import is_masked_lm
 
     if is_masked_lm(folder):

@@ -6,7 +6,15 @@ from typing import Any
 
 from potstill.cli.pace import duration
 
-__all__ = ["finetune_lines", "last_line", "metric_lines", "plan_lines", "pretrain_lines", "summary_lines"]
+__all__ = [
+    "finetune_lines",
+    "label_lines",
+    "last_line",
+    "metric_lines",
+    "plan_lines",
+    "pretrain_lines",
+    "summary_lines",
+]
 
 
 def last_line(folder: Path) -> str:
@@ -111,6 +119,19 @@ def metric_lines(metrics: Mapping[str, Mapping[str, float]], head: str, n: int) 
         if number == 0:
             lines[0] += f"  (n = {n:,})"
     return lines
+
+
+def label_lines(labels: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A table of how well each label is found.
+
+    Args:
+        labels: By name, each with `precision`, `recall` and `f1` (`value`, `low`, `high`), and `support`.
+    """
+    rows = [("label", "support", "precision", "recall", "F1")]
+    for name, found in labels.items():
+        rows.append((name, f"{found['support']:,}", *(_percent(found[key]) for key in ("precision", "recall", "f1"))))
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return ["  ".join(part.ljust(size) for part, size in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def pretrain_lines(made: Mapping[str, Any]) -> list[str]:

@@ -73,6 +73,7 @@ class Predictor:
         cls,
         folder: Path,
         *,
+        deployment: Deployment | None = None,
         engine: EngineName | None = None,
         precision: Precision | None = None,
         threads: int | None = None,
@@ -81,6 +82,7 @@ class Predictor:
 
         Args:
             folder: Holds potstill.json, tokenizer.json and what the engine reads.
+            deployment: What else is known of the model. None means what its potstill.json says.
             engine: What runs it, and nothing else. None means what potstill.json names under `deploy`; torch in float32
                 where it names none, and, with a warning, where that one cannot be had here.
             precision: Its arithmetic. None means the one named for this engine, else float32.
@@ -90,7 +92,7 @@ class Predictor:
             ModelError: A folder without what is needed, or an engine that cannot be had here.
             StorageError: The engine's file is missing.
         """
-        deployment = read_deployment(folder)
+        deployment = read_deployment(folder) if deployment is None else deployment
         chosen = _choose(folder, deployment, engine, precision)
         encoder = TextEncoder.from_folder(
             folder, max_length=deployment.max_length, long_text=deployment.long_text, step=deployment.step

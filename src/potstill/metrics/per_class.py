@@ -58,9 +58,15 @@ def per_class(
     samples = {name: np.concatenate([part[name] for part in parts]) for name in value}
     support, given = (np.bincount(one, minlength=n_labels) for one in (gold, predicted))
     n = len(gold)
+
+    def scored(name: str, k: int) -> Metric:
+        return with_interval(float(value[name][0, k]), samples[name][:, k], n)
+
     return [
         ClassScores(
-            *(with_interval(float(value[name][0, k]), samples[name][:, k], n) for name in value),
+            precision=scored("precision", k),
+            recall=scored("recall", k),
+            f1=scored("f1", k),
             support=int(support[k]),
             predicted=int(given[k]),
         )

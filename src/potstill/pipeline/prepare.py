@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from potstill.config import DataSettings
-from potstill.data.schema import GoldRule, LabelRule, ScoreRule, SplitRule, Splits, load_splits
+from potstill.data.schema import SplitRule, Splits, load_splits
 from potstill.data.sources import Source
 from potstill.data.tables import Table, read_table
 from potstill.pipeline.inputs import unlabelled_table
 from potstill.pipeline.run import Context
 from potstill.pipeline.task_job import TaskJob
 from potstill.storage import write_json
-from potstill.tasks import balanced_weights
+from potstill.tasks import balanced_weights, make_task
 
 __all__ = ["source_rows", "split_data", "write_splits"]
 
@@ -33,7 +32,9 @@ def split_data(context: Context, job: TaskJob) -> None:
         unlabelled=unlabelled_table(job.unlabelled, job.columns, header=settings.header, report=context.report)
         if job.unlabelled
         else None,
-        labels=_gold_rule(settings),
+        labels=make_task(settings.task).gold_rule(
+            threshold=settings.label_threshold, margin=settings.label_margin or 0.0
+        ),
         rule=SplitRule(settings.dev_share, settings.test_share, settings.bad_rows, settings.rows),
         report=context.report,
     )
@@ -60,13 +61,6 @@ def write_splits(context: Context, job: TaskJob, splits: Splits, **more: Any) ->
     }
     made = {**task, "facts": facts, "notes": splits.notes, **more}
     write_json(context.folder / "facts.json", made)
-
-
-def _gold_rule(settings: DataSettings) -> GoldRule:
-    """How cells of the label column are read, by the task."""
-    if settings.task == "regression":
-        return ScoreRule()
-    return LabelRule(settings.label_threshold, settings.label_margin or 0.0)
 
 
 def source_rows(job: TaskJob) -> list[dict[str, Any]]:

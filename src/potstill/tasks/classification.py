@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from potstill.data.labels import LabelRule
 from potstill.metrics import (
+    ClassScores,
     Metric,
     Resampled,
     bootstrap_metrics,
@@ -15,6 +17,7 @@ from potstill.metrics import (
     disagreement,
     majority,
     majority_share,
+    per_class,
     resampled_classification,
 )
 from potstill.models.heads import ProblemType
@@ -76,6 +79,11 @@ class Classification:
         """One logit a label."""
         return len(self.labels)
 
+    @staticmethod
+    def gold_rule(*, threshold: float | None = None, margin: float = 0.0) -> LabelRule:
+        """Cells are names of labels, or numbers on one side of a threshold."""
+        return LabelRule(threshold, margin)
+
     @property
     def loss(self) -> Loss:
         """Cross-entropy, weighted where there are weights."""
@@ -131,6 +139,13 @@ class Classification:
         """Rows gold, columns predicted."""
         found: list[list[int]] = confusion_matrix(gold, predictions, len(self.labels)).tolist()
         return found
+
+    def by_label(
+        self, gold: np.ndarray, predictions: np.ndarray, *, resamples: int = 1000, seed: int = 0
+    ) -> dict[str, ClassScores]:
+        """As `Task.by_label`."""
+        found = per_class(gold, predictions, len(self.labels), resamples=resamples, seed=seed)
+        return dict(zip(self.labels, found, strict=True))
 
     @staticmethod
     def constant(gold: np.ndarray) -> int:
