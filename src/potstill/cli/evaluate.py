@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potstill.cli.answering import check_kind, load_predictor
-from potstill.cli.flags import SOURCE, Engine, Format, Header, Label, Pair, Precision, Quiet, Text
+from potstill.cli.flags import (
+    SOURCE,
+    Engine,
+    Format,
+    Header,
+    Label,
+    LabelMargin,
+    LabelThreshold,
+    Pair,
+    Precision,
+    Quiet,
+    Text,
+)
 from potstill.cli.output import answer_file, results, write_json
 from potstill.cli.summary import label_lines, metric_lines
-from potstill.errors import SettingsError
 
 if TYPE_CHECKING:
-    from potstill.data.parts import Columns
     from potstill.data.rows import BadRow
-    from potstill.data.sources import Source
     from potstill.evaluation.labelled import Judged
     from potstill.inference import Predictor
 
@@ -30,19 +39,14 @@ _NAMED = 50
 def evaluate(  # one parameter is one flag
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="A model's folder: student/ or model/ of a run, or any fine-tuned one."),
+        typer.Argument(metavar="DIR", help="A model's folder: student/ or model/ of a run, or another's."),
     ],
     data: Annotated[str, typer.Option("--data", metavar="SOURCE", help=f"Labelled rows to judge by: {SOURCE}.")],
     text: Text = None,
     pair: Pair = None,
     label: Label = None,
-    label_threshold: Annotated[
-        float | None,
-        typer.Option(metavar="NUMBER", help="For labels that are numbers: positive from here up, negative below."),
-    ] = None,
-    label_margin: Annotated[
-        float, typer.Option(metavar="NUMBER", help="Leave out rows whose number is nearer to the threshold than this.")
-    ] = 0.0,
+    label_threshold: LabelThreshold = None,
+    label_margin: LabelMargin = 0.0,
     format_: Format = None,
     header: Header = True,
     engine: Engine = None,
@@ -71,6 +75,7 @@ def evaluate(  # one parameter is one flag
       potstill evaluate runs/sst2/model --data test.csv --by source --classes --predictions answers.jsonl
     """
     from potstill.cli.display import display
+    from potstill.data.parts import Columns
     from potstill.data.sources import resolve_data
     from potstill.evaluation.labelled import judge, read_labelled
 
@@ -81,7 +86,7 @@ def evaluate(  # one parameter is one flag
         rule = predictor.task.gold_rule(threshold=label_threshold, margin=label_margin)
         labelled = read_labelled(
             source.paths,
-            _columns(source, text, pair, label),
+            Columns.chosen(source.columns, text=text, pair=pair, label=label),
             rule,
             format=format_ or source.format,
             header=header,
@@ -113,19 +118,6 @@ def _load(folder: Path, engine: Engine, precision: Precision, pair: str | None) 
     predictor = load_predictor(folder, engine, precision, known)
     check_kind(predictor.pair, pair)
     return predictor
-
-
-def _columns(source: "Source", text: str | None, pair: str | None, label: str | None) -> "Columns":
-    from potstill.data.parts import Columns
-
-    declared = source.columns
-    columns = Columns(text or declared.get("text", "text"), pair, label or declared.get("label", "label"))
-    named = [*columns.texts, columns.label]
-    if len(set(named)) < len(named):
-        raise SettingsError(
-            f"text, pair and label in the columns {', '.join(named)}", expected="a column for each", fix="name them"
-        )
-    return columns
 
 
 def _name(bad: "tuple[BadRow, ...]", left_out: int) -> None:

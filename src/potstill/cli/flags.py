@@ -13,6 +13,8 @@ __all__ = [
     "Format",
     "Header",
     "Label",
+    "LabelMargin",
+    "LabelThreshold",
     "Out",
     "Pair",
     "Precision",
@@ -53,6 +55,13 @@ Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column th
 Task = Annotated[str | None, typer.Option(metavar="NAME", help="What is answered: classification or regression.")]
 
 # Of every command that reads a file as it stands.
+LabelThreshold = Annotated[
+    float | None,
+    typer.Option(metavar="NUMBER", help="For labels that are numbers: positive from here up, negative below."),
+]
+LabelMargin = Annotated[
+    float, typer.Option(metavar="NUMBER", help="Leave out rows whose number is nearer to the threshold than this.")
+]
 Format = Annotated[
     Literal["csv", "tsv", "jsonl", "json", "parquet", "tab", "txt"] | None,
     typer.Option("--format", help="Its format.  [default: told by its name]"),

@@ -127,9 +127,9 @@ def label_lines(labels: Mapping[str, Mapping[str, Any]]) -> list[str]:
     Args:
         labels: By name, each with `precision`, `recall` and `f1` (`value`, `low`, `high`), and `support`.
     """
-    rows = [("label", "support", "precision", "recall", "F1")]
+    rows = [["label", "support", "precision", "recall", "F1"]]
     for name, found in labels.items():
-        rows.append((name, f"{found['support']:,}", *(_percent(found[key]) for key in ("precision", "recall", "f1"))))
+        rows.append([name, f"{found['support']:,}", *(_percent(found[key]) for key in ("precision", "recall", "f1"))])
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     return ["  ".join(part.ljust(size) for part, size in zip(row, widths, strict=True)).rstrip() for row in rows]
 

@@ -16,7 +16,7 @@ from potstill.data.encoding import TextEncoder
 from potstill.data.parts import Columns
 from potstill.data.sources import Source, resolve_data
 from potstill.data.tables import Table, read_table, read_texts
-from potstill.errors import DataError, ModelError, SettingsError
+from potstill.errors import DataError, ModelError
 from potstill.models.loading import check_encoder, longest_input, read_config
 from potstill.progress import Reporter
 
@@ -61,17 +61,7 @@ def labelled_data(settings: DataSettings, report: Reporter) -> tuple[dict[str, S
                 fix=f"leave data.{other} out to have it cut from train",
             )
     declared = data["train"].columns
-    columns = Columns(
-        text=settings.text or declared.get("text", "text"),
-        pair=settings.pair,
-        label=settings.label or declared.get("label", "label"),
-    )
-    named = [name for name in vars(columns).values() if name is not None]
-    if len(set(named)) < len(named):
-        raise SettingsError(
-            f"text, pair and label in the columns {', '.join(named)}", expected="a column for each", fix="name them"
-        )
-    return data, columns
+    return data, Columns.chosen(declared, text=settings.text, pair=settings.pair, label=settings.label)
 
 
 def check_windows(data: DataSettings, model: Source, config: PretrainedConfig, longest: int | None = None) -> None:
