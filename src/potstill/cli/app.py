@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 from potstill import __version__
 from potstill.cli.ablate import ablate
 from potstill.cli.cache import cache
+from potstill.cli.data import data
 from potstill.cli.distill import distill
 from potstill.cli.evaluate import evaluate
 from potstill.cli.finetune import finetune
@@ -42,6 +43,9 @@ app = typer.Typer(
 )
 for _command in (distill, finetune, ablate, pretrain, init, sources, predict, evaluate, report, cache):
     app.command()(_command)
+
+
+app.add_typer(data, name="data")
 
 
 def _print_version(wanted: bool) -> None:

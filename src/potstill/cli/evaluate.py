@@ -19,7 +19,7 @@ from potstill.cli.flags import (
     LabelThreshold,
     Pair,
     Precision,
-    Quiet,
+    Silent,
     Text,
 )
 from potstill.cli.output import answer_file, results, write_json
@@ -58,7 +58,7 @@ def evaluate(  # one parameter is one flag
     predictions: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write gold answer and answer of each row there, as JSON Lines.")
     ] = None,
-    quiet: Quiet = False,
+    quiet: Silent = False,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with JSON on standard output.")] = False,
 ) -> None:
     """Judge a model on a labelled file.

@@ -22,6 +22,7 @@ __all__ = [
     "Seed",
     "Set",
     "SettingsFile",
+    "Silent",
     "Task",
     "Test",
     "Text",
@@ -70,6 +71,8 @@ Header = Annotated[
     bool,
     typer.Option("--header/--no-header", help="Whether its first row names the columns, else 1, 2, ... (CSV, TSV)."),
 ]
+
+Silent = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 # Of every command that runs a finished model.
 Engine = Annotated[

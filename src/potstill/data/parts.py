@@ -82,6 +82,11 @@ class Part:
     set_aside: tuple[BadRow, ...] = ()
     left_out: int = 0
 
+    @property
+    def places(self) -> np.ndarray:
+        """int64 (n,): where each row stood in the table it was read from."""
+        return self.ids - FIRST_ID[self.role]
+
     def select(self, rows: Iterable[int], role: str | None = None) -> "Part":
         """The rows at positions `rows`, in that order, under another role where one is given."""
         kept = list(rows)

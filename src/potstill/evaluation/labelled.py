@@ -13,7 +13,7 @@ import numpy as np
 
 from potstill.data.columns import require_columns
 from potstill.data.labels import GoldRule, check_labels_of_model
-from potstill.data.parts import FIRST_ID, Columns, Part, read_part
+from potstill.data.parts import Columns, Part, read_part
 from potstill.data.tables import Table, read_table
 from potstill.errors import DataError
 from potstill.evaluation.evaluate import predict_logits
@@ -44,11 +44,6 @@ class Labelled:
     part: Part
     rule: GoldRule
 
-    @property
-    def places(self) -> np.ndarray:
-        """int64 (n,): where each row stands in the table."""
-        return self.part.ids - FIRST_ID[_ROLE]
-
     def values(self, column: str) -> list[str]:
         """What a column holds in each of the n rows, whitespace around it taken off; empty where it holds nothing.
 
@@ -56,7 +51,7 @@ class Labelled:
             DataError: No such column.
         """
         cells = self.table.column(column)
-        return [(cells[place] or "").strip() for place in self.places.tolist()]
+        return [(cells[place] or "").strip() for place in self.part.places.tolist()]
 
 
 @dataclass(frozen=True)
@@ -134,7 +129,7 @@ class Judged:
         """
         table, part = self.labelled.table, self.labelled.part
         decoded = self.task.decode(self.logits)
-        for place, gold, answer in zip(self.labelled.places.tolist(), part.golds or (), decoded, strict=True):
+        for place, gold, answer in zip(part.places.tolist(), part.golds or (), decoded, strict=True):
             file = {"file": table.sources[table.file_numbers[place]]} if len(table.sources) > 1 else {}
             yield {"id": int(table.row_numbers[place]), **file, "gold": gold, **answer}
 
