@@ -121,7 +121,8 @@ def _lines(answer: Mapping[str, Any]) -> Iterator[str]:
         ours, theirs = overlap["rows"]
         places = ", ".join(f"row {first:,} and row {second:,}" for first, second in overlap["examples"])
         more = ", ..." if overlap["texts"] > len(overlap["examples"]) else ""
-        yield f"shared: {overlap['texts']:,} texts, in {ours:,} rows of {one} and {theirs:,} of {other} ({places}{more})"
+        found = f"{overlap['texts']:,} texts, in {ours:,} rows of {one} and {theirs:,} of {other}"
+        yield f"shared: {found} ({places}{more})"
     yield from (f"refused: {reason}" for reason in answer["refused"])
     if not answer["refused"]:
         yield "a run would take these files"
