@@ -58,21 +58,25 @@ class KeyStore:
 
     They lie in 64 parts by their first bits, so that equal keys lie together; comparing holds one part in memory.
 
+    Attributes:
+        folder: Where they lie until the context ends.
+
     Raises:
         StorageError: No space for them.
     """
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="potstill-keys-")
+        self._made = tempfile.TemporaryDirectory(prefix="potstill-keys-")
+        self.folder = Path(self._made.name)
 
     def __enter__(self) -> "KeyStore":
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._folder.cleanup()
+        self._made.cleanup()
 
     def _path(self, part: int) -> Path:
-        return Path(self._folder.name) / str(part)
+        return self.folder / str(part)
 
     def add(self, file: int, keys: Sequence[bytes], golds: Sequence[bytes], rows: np.ndarray) -> None:
         """Keep rows of a file.
@@ -88,7 +92,7 @@ class KeyStore:
         made["high"], made["low"] = halves[:, 0], halves[:, 1]
         made["gold"], made["row"], made["file"] = np.frombuffer(b"".join(golds), "<u8"), rows, file
         parts = (made["high"] >> np.uint64(58)).astype(np.int64)
-        with told(Path(self._folder.name)):
+        with told(self.folder):
             for part in np.unique(parts).tolist():
                 with self._path(part).open("ab") as stream:
                     made[parts == part].tofile(stream)
