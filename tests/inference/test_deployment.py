@@ -96,7 +96,10 @@ def test_wrong(tmp_path, changed, told):
 
 
 def test_absent(tmp_path):
-    with pytest.raises(ModelError, match=r"has no potstill.json; expected a folder that `potstill distill` wrote"):
+    with pytest.raises(
+        ModelError,
+        match=r"has no potstill.json; expected a folder that `potstill distill` or",
+    ):
         read_deployment(tmp_path)
 
 

@@ -3,21 +3,20 @@
 import io
 import json
 import sys
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
+from potstill.cli.answering import check_kind, load_predictor
+from potstill.cli.flags import Engine, Format, Header, Precision
 from potstill.cli.output import answer_file, results
-from potstill.cli.pace import one_line
 from potstill.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
-    from potstill.engines import EngineName, Precision
     from potstill.inference import Prediction, Predictor
     from potstill.inference.fillings import Filler, Fillings
     from potstill.inference.predictor import Row
@@ -37,23 +36,13 @@ def predict(
     pair_column: Annotated[
         str | None, typer.Option("--pair", metavar="COLUMN", help="Its column of second texts, for tasks on pairs.")
     ] = None,
-    format_: Annotated[
-        Literal["csv", "tsv", "jsonl", "json", "parquet", "tab", "txt"] | None,
-        typer.Option("--format", help="Its format.  [default: told by its name]"),
-    ] = None,
-    header: Annotated[
-        bool,
-        typer.Option(
-            "--header/--no-header", help="Whether its first row names the columns, else 1, 2, ... (CSV, TSV)."
-        ),
-    ] = True,
+    format_: Format = None,
+    header: Header = True,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answers there, whole or not at all.")
     ] = None,
-    engine: Annotated[
-        Literal["torch", "onnxruntime", "openvino"] | None, typer.Option(help="What runs the model.")
-    ] = None,
-    precision: Annotated[Literal["float32", "bfloat16", "int8"] | None, typer.Option(help="Its arithmetic.")] = None,
+    engine: Engine = None,
+    precision: Precision = None,
     fillings: Annotated[
         int | None,
         typer.Option(metavar="N", help="How many fillings of a text's blanks a masked LM gives.  [default: 5]"),
@@ -67,7 +56,7 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON document, not with lines.")] = False,
 ) -> None:
-    """Answer texts with label and probabilities, with a score, or with what fills their blanks.
+    """Answer texts with a label, a score or filled blanks.
 
     Reads lines of standard input, the texts given, or the rows of a file (CSV, TSV, JSON Lines, Parquet, ...). Each
     answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}, or {"id": ..., "score":
@@ -97,7 +86,7 @@ def predict(
     with results() as out, ExitStack() as stack:
         withholding = {"abstain_below": abstain_below, "wanted_precision": wanted_precision}
         predictor = _load(folder, engine, precision, withholding, fillings)
-        _check_kind(predictor.pair, pair_column)
+        check_kind(predictor.pair, pair_column)
         lines = out if output is None else stack.enter_context(answer_file(output))
         counts = _Counts()
         if input_ is not None:
@@ -120,18 +109,6 @@ def _names_a_file(text: str) -> bool:
         return Path(text).is_file()
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return False
-
-
-def _check_kind(pair: bool, column: str | None) -> None:
-    """Before the first row: whether the model reads pairs, and a second text is named."""
-    if pair and column is None:
-        raise SettingsError(
-            "the model reads pairs of texts",
-            expected="a second text",
-            fix="give a file and its columns: --input FILE --text COLUMN --pair COLUMN",
-        )
-    if column is not None and not pair:
-        raise SettingsError(f"--pair {column} for a model that reads single texts", fix="leave --pair out")
 
 
 class _Counts:
@@ -202,12 +179,12 @@ def _stdin_rows(counts: _Counts) -> Iterator[tuple[int, "Row"]]:
 
 def _load(
     folder: Path,
-    engine: "EngineName | None",
-    precision: "Precision | None",
+    engine: Engine,
+    precision: Precision,
     withholding: dict[str, float | None],
     fillings: int | None,
 ) -> "Predictor | Filler":
-    from potstill.inference import Predictor, is_masked_lm
+    from potstill.inference import is_masked_lm
 
     if is_masked_lm(folder):
         if named := [name for name, value in withholding.items() if value is not None]:
@@ -215,20 +192,10 @@ def _load(
         return _filler(folder, engine, precision, fillings)
     if fillings is not None:
         raise SettingsError(f"--fillings, but {folder} is no masked LM", fix="leave --fillings out")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        predictor = Predictor.load(folder, engine=engine, precision=precision, **withholding)
-    for warning in caught:
-        sys.stderr.write(f"warning: {one_line(str(warning.message))}\n")
-    if (one := predictor.threshold) is not None:
-        sys.stderr.write(
-            f"labels of a probability below {one.confidence:.4g} are withheld: on dev {100 * one.coverage:.1f} % of "
-            f"the texts had a label, and {100 * one.precision:.1f} % of these labels were right\n"
-        )
-    return predictor
+    return load_predictor(folder, engine, precision, **withholding)
 
 
-def _filler(folder: Path, engine: "EngineName | None", precision: "Precision | None", fillings: int | None) -> "Filler":
+def _filler(folder: Path, engine: Engine, precision: Precision, fillings: int | None) -> "Filler":
     from potstill.inference.fillings import Filler
 
     if engine not in (None, "torch") or precision == "int8":

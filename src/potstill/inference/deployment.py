@@ -57,13 +57,14 @@ def read_deployment(folder: Path) -> Deployment:
         StorageError: It is not JSON.
     """
     path = folder / DEPLOYMENT
-    if (folder / "student" / DEPLOYMENT).is_file() and not path.is_file():
-        raise ModelError(f"{folder} is a run, not its student", fix=f"give {folder / 'student'}")
+    for name in ("student", "model"):
+        if (folder / name / DEPLOYMENT).is_file() and not path.is_file():
+            raise ModelError(f"{folder} is a run, not its {name}", fix=f"give {folder / name}")
     if not path.is_file():
         raise ModelError(
             f"{folder} has no {DEPLOYMENT}" if folder.is_dir() else f"{folder} is no folder",
-            expected="a folder that `potstill distill` wrote",
-            fix="give the student/ folder of a run, as in runs/NAME/student",
+            expected="a folder that `potstill distill` or `potstill finetune` wrote",
+            fix="give the student/ or model/ folder of a run, as in runs/NAME/student",
         )
     values = read_json(path)
     if not isinstance(values, dict):

@@ -92,6 +92,7 @@ class Predictor:
         cls,
         folder: Path,
         *,
+        deployment: Deployment | None = None,
         engine: EngineName | None = None,
         precision: Precision | None = None,
         threads: int | None = None,
@@ -102,6 +103,7 @@ class Predictor:
 
         Args:
             folder: Holds potstill.json, tokenizer.json and what the engine reads.
+            deployment: What else is known of the model. None means what its potstill.json says.
             engine: What runs it, and nothing else. None means what potstill.json names under `deploy`; torch in float32
                 where it names none, and, with a warning, where that one cannot be had here.
             precision: Its arithmetic. None means the one named for this engine, else float32.
@@ -115,7 +117,7 @@ class Predictor:
             SettingsError: A wish for answers to be withheld that cannot be met.
             StorageError: The engine's file is missing.
         """
-        deployment = read_deployment(folder)
+        deployment = read_deployment(folder) if deployment is None else deployment
         task = make_task(deployment.task, deployment.labels, pair=deployment.pair)
         threshold = None
         if abstain_below is not None or wanted_precision is not None:

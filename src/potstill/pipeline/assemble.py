@@ -33,7 +33,7 @@ from potstill.pipeline.vocabulary import vocabulary_facts
 from potstill.storage import read_json
 from potstill.tasks import Task
 
-__all__ = ["assemble", "environment", "refused_report"]
+__all__ = ["assemble", "environment", "model_block", "refused_report"]
 
 SHOWN = 50
 
@@ -104,7 +104,8 @@ def _predictions(task: Task, arrays: Mapping[str, np.ndarray], role: str) -> dic
     return {split: task.predictions(logits) for split, logits in _by_split(arrays, role).items()}
 
 
-def _model_block(folder: Path) -> dict[str, Any]:
+def model_block(folder: Path) -> dict[str, Any]:
+    """What a model in a folder is: shape, architecture, parameters, bytes."""
     config, counts = read_config(folder), parameter_counts(folder)
     return {
         "shape": str(Shape.of(config)),
@@ -173,7 +174,7 @@ def refused_report(
     report = _base(job, done, seconds, threads)
     folder = done[name] / "model"
     score = dev[report["task"]["primary_metric"]]
-    teacher = {**_model_block(folder), **_origin(job, name), "score": score, "metrics": dev, "dev": dev}
+    teacher = {**model_block(folder), **_origin(job, name), "score": score, "metrics": dev, "dev": dev}
     report |= {"status": "refused", "refused_because": reason, "judged_on": "dev", "teacher": teacher}
     return report
 
@@ -192,7 +193,7 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
         predicted = {**predicted, "teacher": _predictions(scores.task, logits, "teacher")} if answers else predicted
     for role in ("teacher", "student") if job.scores is None else ("student",):
         folder = done[role] / "model"
-        report[role] = {**_model_block(folder), **_origin(job, role), **scores.block(predicted[role])}
+        report[role] = {**model_block(folder), **_origin(job, role), **scores.block(predicted[role])}
     report["student"] |= {"start": start_in_words(job), "vocabulary": vocabulary_facts(done)}
     tempered = _trusted(job, scores, report, predicted, logits)
     if job.more:
@@ -240,7 +241,7 @@ def _teachers(job: Job, done: Mapping[str, Path], scores: _Scores, logits: Mappi
     rows = []
     for name in names[1:]:
         block = scores.block(_predictions(scores.task, logits, name))
-        rows.append({**_model_block(done[name] / "model"), **_origin(job, name), **block})
+        rows.append({**model_block(done[name] / "model"), **_origin(job, name), **block})
     together = {}
     for split in scores.splits:
         answers = np.stack([logits[f"{name}/{split}"] for name in names])

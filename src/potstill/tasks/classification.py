@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from potstill.data.labels import LabelRule
 from potstill.metrics import (
     ClassScores,
     Metric,
@@ -84,6 +85,11 @@ class Classification:
     def outputs(self) -> int:
         """One logit a label."""
         return len(self.labels)
+
+    @staticmethod
+    def gold_rule(*, threshold: float | None = None, margin: float = 0.0) -> LabelRule:
+        """Cells are names of labels, or numbers on one side of a threshold."""
+        return LabelRule(threshold, margin)
 
     @property
     def loss(self) -> Loss:

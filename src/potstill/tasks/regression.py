@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from potstill.data.scores import ScoreRule
+from potstill.errors import SettingsError
 from potstill.metrics import Metric, Resampled, regression_metrics, resampled_regression
 from potstill.models.heads import ProblemType
 from potstill.tasks.task import Disagreements, Floor, Loss
@@ -39,6 +41,17 @@ class Regression:
     gold_name: str = "scores"
 
     merge = staticmethod(mean_of_windows)
+
+    @staticmethod
+    def gold_rule(*, threshold: float | None = None, margin: float = 0.0) -> ScoreRule:
+        """Cells are numbers, taken as they are."""
+        if threshold is not None or margin:
+            raise SettingsError(
+                f"a label threshold of {threshold} for scores",
+                expected="scores as they are",
+                fix="leave the threshold and its margin out",
+            )
+        return ScoreRule()
 
     @property
     def loss(self) -> Loss:

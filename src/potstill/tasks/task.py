@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from potstill.data.labels import GoldRule
 from potstill.metrics import ClassScores, Metric, Resampled
 from potstill.models.heads import ProblemType
 from potstill.tasks.confidence import Confidence
@@ -59,6 +60,13 @@ class Task(Protocol):
     @property
     def outputs(self) -> int:
         """How many logits a text has."""
+
+    def gold_rule(self, *, threshold: float | None = None, margin: float = 0.0) -> GoldRule:
+        """How cells of a label column become gold answers; `threshold` and `margin` as in `LabelRule`.
+
+        Raises:
+            SettingsError: A threshold for answers that are no labels.
+        """
 
     @property
     def loss(self) -> Loss:
