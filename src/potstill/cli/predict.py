@@ -84,8 +84,7 @@ def predict(
     if text and len(text) == 1 and _names_a_file(text[0]):
         raise SettingsError(f"{text[0]} is a file, and would be read as a text", fix=f"write --input {text[0]}")
     with results() as out, ExitStack() as stack:
-        withholding = {"abstain_below": abstain_below, "wanted_precision": wanted_precision}
-        predictor = _load(folder, engine, precision, withholding, fillings)
+        predictor = _load(folder, engine, precision, abstain_below, wanted_precision, fillings)
         check_kind(predictor.pair, pair_column)
         lines = out if output is None else stack.enter_context(answer_file(output))
         counts = _Counts()
@@ -181,18 +180,20 @@ def _load(
     folder: Path,
     engine: Engine,
     precision: Precision,
-    withholding: dict[str, float | None],
+    abstain_below: float | None,
+    wanted_precision: float | None,
     fillings: int | None,
 ) -> "Predictor | Filler":
     from potstill.inference import is_masked_lm
 
     if is_masked_lm(folder):
-        if named := [name for name, value in withholding.items() if value is not None]:
-            raise SettingsError(f"{named[0]} with a masked LM, which gives no label", fix=f"leave {named[0]} out")
+        if abstain_below is not None or wanted_precision is not None:
+            named = "--wanted-precision" if abstain_below is None else "--abstain-below"
+            raise SettingsError(f"{named} with a masked LM, which gives no label", fix=f"leave {named} out")
         return _filler(folder, engine, precision, fillings)
     if fillings is not None:
         raise SettingsError(f"--fillings, but {folder} is no masked LM", fix="leave --fillings out")
-    return load_predictor(folder, engine, precision, **withholding)
+    return load_predictor(folder, engine, precision, abstain_below=abstain_below, wanted_precision=wanted_precision)
 
 
 def _filler(folder: Path, engine: Engine, precision: Precision, fillings: int | None) -> "Filler":
