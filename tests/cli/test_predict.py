@@ -30,7 +30,7 @@ class Counter:
     pair = False
 
     @classmethod
-    def load(cls, folder, *, engine=None, precision=None, abstain_below=None, wanted_precision=None):
+    def load(cls, folder, *, deployment=None, engine=None, precision=None, abstain_below=None, wanted_precision=None):
         cls.loaded, cls.wished = (str(folder), engine, precision), (abstain_below, wanted_precision)
         if engine == "onnxruntime":
             warnings.warn("onnxruntime is not used,\ntorch is", stacklevel=2)
