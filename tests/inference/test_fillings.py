@@ -11,7 +11,8 @@ from tests.tokenizers_of import KINDS, small_tokenizer
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast, pipeline
 
 from potstill.errors import DataError
-from potstill.inference.fillings import Filler, joint_search
+from potstill.inference.fillings import Filler
+from potstill.inference.joint_search import joint_search
 from potstill.models.masked_lm import load_masked_lm
 
 
