@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,11 +61,16 @@ def test_metrics_are_scikit_learns_on_its_answers(folder, tmp_path):
         assert values == pytest.approx([column[place] for column in expected])
 
 
-def test_answers_are_those_of_predict(bert, tmp_path):
-    file = write(tmp_path / "rows.tsv", 20)
+@pytest.mark.parametrize("temperature", [None, 3.0])
+def test_answers_are_those_of_predict(bert, tmp_path, temperature):
+    file, folder = write(tmp_path / "rows.tsv", 20), tmp_path / "model"
+    shutil.copytree(bert, folder)
+    facts = json.loads((folder / "potstill.json").read_text())
+    (folder / "potstill.json").write_text(json.dumps(facts | ({"temperature": temperature} if temperature else {})))
     texts = [line.split("\t")[0] for line in file.read_text().splitlines()[1:]]
-    expected = Predictor.load(bert).predict(texts)
-    for row, own in zip(judged(bert, file).answers(), expected, strict=True):
+    expected = Predictor.load(folder).predict(texts)
+    assert (expected[0].probabilities == Predictor.load(bert).predict(texts)[0].probabilities) == (temperature is None)
+    for row, own in zip(judged(folder, file).answers(), expected, strict=True):
         assert row["label"] == own.label
         assert row["probabilities"] == pytest.approx(own.probabilities, abs=1e-6)
 

@@ -65,6 +65,7 @@ class Judged:
         logits: Of texts, as `Task.merge` makes them.
         windowed: How many texts were read in several windows.
         truncated: How many texts the model did not see to their end.
+        temperature: As in `Predictor`.
     """
 
     task: Task
@@ -73,6 +74,7 @@ class Judged:
     logits: np.ndarray
     windowed: int
     truncated: int
+    temperature: float = 1.0
 
     def __len__(self) -> int:
         return len(self.gold)
@@ -128,7 +130,7 @@ class Judged:
         Of several files each row also has its `file`.
         """
         table, part = self.labelled.table, self.labelled.part
-        decoded = self.task.decode(self.logits)
+        decoded = self.task.decode(self.logits, self.temperature)
         for place, gold, answer in zip(part.places.tolist(), part.golds or (), decoded, strict=True):
             file = {"file": table.sources[table.file_numbers[place]]} if len(table.sources) > 1 else {}
             yield {"id": int(table.row_numbers[place]), **file, "gold": gold, **answer}
@@ -184,7 +186,9 @@ def judge(predictor: Predictor, labelled: Labelled, *, report: Reporter = SILENT
     examples = part.examples(rule, task.labels)
     encodings = predictor.encoder.encode(examples.texts, examples.pairs)
     logits = predict_logits(predictor.engine, encodings, merge=task.merge, report=report)
-    return Judged(task, labelled, examples.labels, logits, encodings.windowed, encodings.truncated)
+    return Judged(
+        task, labelled, examples.labels, logits, encodings.windowed, encodings.truncated, predictor.temperature
+    )
 
 
 def _intervals(metrics: dict[str, Metric]) -> dict[str, dict[str, float]]:
