@@ -1,4 +1,4 @@
-"""Scores of classes and of numbers, with 95 % intervals: pure functions of arrays.
+"""Scores of classes, of numbers and of entities, with 95 % intervals: pure functions of arrays.
 
 Knows no model, no text and no file.
 """
@@ -21,28 +21,47 @@ from potstill.metrics.classification import (
     majority,
     majority_share,
 )
+from potstill.metrics.entities import (
+    ENTITY_METRICS,
+    Entity,
+    entities_by_type,
+    entity_metrics,
+    resampled_entities,
+)
 from potstill.metrics.metric import Metric
 from potstill.metrics.regression import SCORE_METRICS, regression_metrics, resampled_regression
 from potstill.metrics.resampled import Resampled
+from potstill.metrics.tags import TagScheme, TagSchemeFound, detect_scheme, read_tags, split_tag, write_tags
 
 __all__ = [
+    "ENTITY_METRICS",
     "METRICS",
     "SCORE_METRICS",
     "Disagreement",
+    "Entity",
     "Metric",
     "Resampled",
+    "TagScheme",
+    "TagSchemeFound",
     "beats_majority",
     "bootstrap_metrics",
     "classification_metrics",
     "confusion_matrix",
+    "detect_scheme",
     "disagreement",
+    "entities_by_type",
+    "entity_metrics",
     "gap_closed",
     "majority",
     "majority_share",
     "mean_over_seeds",
     "paired_difference",
     "paired_retention",
+    "read_tags",
     "regression_metrics",
     "resampled_classification",
+    "resampled_entities",
     "resampled_regression",
+    "split_tag",
+    "write_tags",
 ]

@@ -20,6 +20,7 @@ from potstill.metrics.resampled import Resampled
 
 __all__ = [
     "bootstrap_metrics",
+    "draws",
     "gap_closed",
     "mean_over_seeds",
     "paired_difference",
@@ -241,13 +242,22 @@ def _resampled(
     present, counts = np.unique(np.stack([labels, *predictions]), axis=1, return_counts=True)
     cells = tuple(present)
     values = _scores(counts[None, :], cells, n_labels, positive)
-    parts = [_scores(drawn, cells, n_labels, positive) for drawn in _draws(counts, resamples, seed)]
+    parts = [_scores(drawn, cells, n_labels, positive) for drawn in draws(counts, resamples, seed)]
     samples = {name: np.concatenate([part[name] for part in parts]) for name in values}
     return Resampled({name: value[0] for name, value in values.items()}, samples, len(labels))
 
 
-def _draws(counts: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """Counts per cell of each resample, int64 (some, cells), in portions that bound the memory."""
+def draws(counts: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Resamples of what falls in cells, in portions that bound the memory.
+
+    Args:
+        counts: How much is in each cell, int64 (cells,), one at least.
+        resamples: Number of resamples.
+        seed: Of the draws.
+
+    Yields:
+        Counts per cell of each resample, int64 (some, cells).
+    """
     generator = np.random.default_rng(seed)
     n = int(counts.sum())
     portion = max(1, _COUNTS_AT_ONCE // len(counts))
