@@ -152,3 +152,8 @@ def test_whole_words_leave_out_white_space_and_nothing_else(text):
     assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
     assert all(start < end for start, end in spans)
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_whole_words_of_ascii_do_not_change_with_a_letter_that_is_none_after_them(text):
+    assert whole_words(text) == whole_words(f"{text} é")[:-1]

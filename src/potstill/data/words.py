@@ -11,6 +11,7 @@ __all__ = ["WORD_MARKS", "is_blank", "is_letters", "match_case", "normalise", "t
 
 _ASCII_GAP = re.compile(r"[^a-z0-9]+")
 _ASCII_WORD = re.compile(r"\w++(?:'\w++)*+|[^\w\s]")
+_ASCII_WHOLE = re.compile(r"\w++|\S")
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]*")
 _PAIR_JOINT = "\x1f"
 
@@ -101,7 +102,8 @@ def whole_words(text: str) -> list[tuple[int, int]]:
     in `London's`, and so do hyphens and full stops. In scripts without spaces each character is a word, as BERT reads
     Chinese.
     """
-    return [match.span() for match in _patterns()["whole"].finditer(text)]
+    pattern = _ASCII_WHOLE if text.isascii() else _patterns()["whole"]
+    return [match.span() for match in pattern.finditer(text)]
 
 
 def match_case(word: str, like: str) -> str:
