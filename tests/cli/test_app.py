@@ -10,7 +10,7 @@ from potstill import __version__
 from potstill.cli import app as cli
 from potstill.errors import DataError, GateRefused, LockHeld, NonFiniteError, PotstillError
 
-COMMANDS = ["distill", "ablate", "pretrain", "init", "sources", "predict", "report"]
+COMMANDS = ["distill", "finetune", "ablate", "pretrain", "init", "sources", "predict", "evaluate", "report"]
 
 
 def test_version(run):

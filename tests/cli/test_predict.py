@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from potstill.data import rows
+from potstill.metrics import Threshold
 
 
 @dataclass
@@ -16,6 +17,7 @@ class Answer:
     probabilities: dict = field(default_factory=dict)
     truncated: bool = False
     reason: str | None = None
+    abstained: bool = False
 
     def answer(self):
         return {"label": self.label, "probabilities": self.probabilities}
@@ -24,12 +26,12 @@ class Answer:
 class Counter:
     """Answers how long a text is; texts over 50 characters are cut."""
 
-    loaded = None
+    loaded = wished = threshold = None
     pair = False
 
     @classmethod
-    def load(cls, folder, *, engine=None, precision=None):
-        cls.loaded = (str(folder), engine, precision)
+    def load(cls, folder, *, deployment=None, engine=None, precision=None, abstain_below=None, wanted_precision=None):
+        cls.loaded, cls.wished = (str(folder), engine, precision), (abstain_below, wanted_precision)
         if engine == "onnxruntime":
             warnings.warn("onnxruntime is not used,\ntorch is", stacklevel=2)
         return cls()
@@ -153,6 +155,29 @@ def test_texts_that_are_cut_are_counted(run, predictor):
     assert ran.err == "texts longer than the model reads, and cut: 1\n"
 
 
+def test_what_is_wished_of_withholding_is_passed_on(run, predictor):
+    run("predict", "d", "x", "--abstain-below", "0.9")
+    assert predictor.wished == (0.9, None)
+    run("predict", "d", "x", "--wanted-precision", "0.95")
+    assert predictor.wished == (None, 0.95)
+
+
+def test_labels_that_are_withheld_are_counted(run, predictor, monkeypatch):
+    monkeypatch.setattr(predictor, "threshold", Threshold(0.75, 0.5, 0.97, 0.95))
+    monkeypatch.setattr(
+        predictor, "predict_stream", lambda self, rows: (Answer(row, abstained=row == "doubtful") for row in rows)
+    )
+    ran = run("predict", "d", "clear", "doubtful", "--wanted-precision", "0.95")
+    assert ran.code == 0
+    assert ran.err.splitlines() == [
+        "labels of a probability below 0.75 are withheld: on dev 50.0 % of the texts had a label, and 97.0 % of these "
+        "labels were right",
+        "labels withheld: 1 of 2",
+    ]
+    answer = json.loads(run("predict", "d", "doubtful", "--json").out)
+    assert (answer["answered"], answer["abstained"]) == (1, 1)
+
+
 def test_a_warning_is_one_line(run, predictor):
     ran = run("predict", "d", "x", "--engine", "onnxruntime")
     assert (ran.code, ran.err) == (0, "warning: onnxruntime is not used, torch is\n")
@@ -240,6 +265,7 @@ def test_json_is_one_document(run, predictor):
         "schema_version": 1,
         "answered": 2,
         "truncated": 0,
+        "abstained": 0,
         "failed": [{"row": 2, "reason": "empty"}],
         "failed_total": 1,
     }
@@ -253,6 +279,7 @@ def test_json_with_output_tells_where(run, predictor):
         "path": "a.jsonl",
         "answered": 1,
         "truncated": 0,
+        "abstained": 0,
         "failed": [],
         "failed_total": 0,
     }

@@ -6,6 +6,7 @@ import pytest
 
 from potstill.errors import ModelError, StorageError
 from potstill.inference import Deployment, read_deployment
+from potstill.metrics import Threshold
 
 RIGHT = {
     "schema_version": 1,
@@ -18,6 +19,12 @@ RIGHT = {
     "source": {"anything": 1},
     "deploy": {"engine": "openvino", "precision": "int8"},
 }
+
+
+ROWS = [
+    {"confidence": 0.0, "coverage": 1.0, "precision": 0.9, "at_least": 0.85},
+    {"confidence": 0.75, "coverage": 0.5, "precision": 0.97, "at_least": 0.92},
+]
 
 
 def write(folder, **changed):
@@ -34,6 +41,17 @@ def test_right(tmp_path):
 def test_scores(tmp_path):
     found = read_deployment(write(tmp_path, task="regression", labels=[]))
     assert (found.task, found.labels) == ("regression", ())
+
+
+def test_temperature_and_thresholds(tmp_path):
+    found = read_deployment(write(tmp_path, temperature=1.4, thresholds=ROWS))
+    assert found.temperature == 1.4
+    assert found.thresholds == tuple(Threshold(**row) for row in ROWS)
+
+
+def test_a_folder_of_before_has_neither(tmp_path):
+    found = read_deployment(write(tmp_path))
+    assert (found.temperature, found.thresholds) == (1.0, ())
 
 
 def test_no_engine_named(tmp_path):
@@ -60,6 +78,14 @@ def test_no_engine_named(tmp_path):
         ({"max_length": 64.0}, "max_length is 64.0"),
         ({"long_text": "drop"}, "long_text is 'drop'; expected 'cut' or 'window'"),
         ({"step": 0}, "step is 0"),
+        ({"temperature": 0}, "temperature is 0; expected a number above 0"),
+        ({"temperature": True}, "temperature is True"),
+        ({"temperature": "1.2"}, "temperature is '1.2'"),
+        ({"temperature": float("inf")}, "temperature is inf"),
+        ({"thresholds": {}}, "thresholds is .*; expected a list of objects with confidence, coverage, precision"),
+        ({"thresholds": ROWS[::-1]}, "by rising confidence"),
+        ({"thresholds": [{"confidence": 0.5}]}, "thresholds is"),
+        ({"thresholds": [{**ROWS[0], "at_least": 85}]}, "each from 0 to 1"),
         ({"deploy": {"engine": "torch", "precision": "int8"}}, "deploy is .*; expected null, or engine and precision"),
         ({"deploy": ["torch", "float32"]}, "deploy is"),
     ],
@@ -70,7 +96,10 @@ def test_wrong(tmp_path, changed, told):
 
 
 def test_absent(tmp_path):
-    with pytest.raises(ModelError, match=r"has no potstill.json; expected a folder that `potstill distill` wrote"):
+    with pytest.raises(
+        ModelError,
+        match=r"has no potstill.json; expected a folder that `potstill distill` or",
+    ):
         read_deployment(tmp_path)
 
 

@@ -17,7 +17,7 @@ from tests.tiny import TEXTS, tiny_tokenizer
 
 from potstill.data.encoding import TextEncoder
 from potstill.engines import load
-from potstill.errors import DataError, ModelError, StorageError
+from potstill.errors import DataError, ModelError, SettingsError, StorageError
 from potstill.inference import Prediction, Predictor, predictor
 from potstill.tasks import Classification, Regression
 
@@ -38,9 +38,10 @@ class Counter:
         return {"logits": np.stack([np.zeros(len(tokens)), tokens / 10], 1).astype(np.float32)}
 
 
-def make(engine=None, labels=LABELS, max_length=12, *, pair=False, **encoder):
+def make(engine=None, labels=LABELS, max_length=12, *, pair=False, trust=None, **encoder):
+    """`trust`: keywords of `Predictor` on temperature and withholding."""
     encoder = TextEncoder(tiny_tokenizer(), max_length=max_length, **encoder)
-    return Predictor(engine or Counter(), encoder, Classification(labels, pair))
+    return Predictor(engine or Counter(), encoder, Classification(labels, pair), **(trust or {}))
 
 
 def tokens_of(answer):
@@ -54,6 +55,35 @@ def test_an_answer():
     assert answer.label == "long"
     assert answer.probabilities == pytest.approx({"short": low, "long": high}, rel=1e-6)
     assert (answer.truncated, answer.windows, answer.reason) == (False, 1, None)
+
+
+def test_a_temperature_moves_probabilities_and_no_label():
+    for temperature in (0.25, 3.0):
+        (answer,) = make(trust={"temperature": temperature}).predict(["good film"])
+        low, high = softmax(np.array([0, 0.4]) / temperature)
+        assert answer.label == "long"
+        assert answer.probabilities == pytest.approx({"short": low, "long": high}, rel=1e-6)
+
+
+def test_windows_are_merged_before_the_temperature():
+    texts = ["good " * 8, "good"]
+    usual = make(max_length=7, long_text="window", step=5).predict(texts)
+    cooled = make(max_length=7, long_text="window", step=5, trust={"temperature": 2.0}).predict(texts)
+    assert [2 * tokens_of(answer) for answer in cooled] == pytest.approx([tokens_of(answer) for answer in usual])
+
+
+def test_doubtful_answers_are_withheld():
+    """Of 3 and of 10 tokens: σ(0.3 / 2) = 0.54 and σ(1 / 2) = 0.62."""
+    trust = {"temperature": 2.0, "abstain_below": 0.6}
+    doubtful, sure, empty = make(trust=trust).predict(["good", "good " * 8, " "])
+    assert (doubtful.label, doubtful.abstained, doubtful.reason) == (None, True, None)
+    assert doubtful.answer() == {"label": None, "abstained": True, "probabilities": doubtful.probabilities}
+    assert doubtful.probabilities["long"] == pytest.approx(1 / (1 + math.exp(-0.15)), rel=1e-6)
+    assert (sure.label, sure.abstained) == ("long", False)
+    assert "abstained" not in sure.answer()
+    assert (empty.abstained, empty.reason) == (False, "empty")
+    exact = make(trust={"temperature": 2.0, "abstain_below": doubtful.probabilities["long"]})
+    assert not exact.predict(["good"])[0].abstained
 
 
 class Length(Counter):
@@ -236,6 +266,47 @@ def test_an_engine_that_is_asked_for_is_not_replaced(bert, tmp_path):
         Predictor.load(folder, engine="onnxruntime")
 
 
+ROWS = [
+    {"confidence": 0.0, "coverage": 1.0, "precision": 0.9, "at_least": 0.85},
+    {"confidence": 0.8, "coverage": 0.5, "precision": 0.97, "at_least": 0.92},
+    {"confidence": 0.9, "coverage": 0.3, "precision": 0.98, "at_least": 0.95},
+]
+
+
+def test_the_folders_temperature_and_thresholds_are_used(bert, tmp_path):
+    folder = deploy(bert, tmp_path, temperature=2.5, thresholds=ROWS)
+    plain, cooled = (Predictor.load(one).predict(TEXTS) for one in (bert, folder))
+    for usual, answer in zip(plain, cooled, strict=True):
+        assert answer.label == usual.label
+        logits = np.log(list(usual.probabilities.values()))
+        assert list(answer.probabilities.values()) == pytest.approx(softmax(logits / 2.5), abs=1e-6)
+    for wanted, confidence in ((0.5, 0.0), (0.85, 0.0), (0.9, 0.8), (0.95, 0.9)):
+        loaded = Predictor.load(folder, wanted_precision=wanted)
+        assert loaded.abstain_below == loaded.threshold.confidence == confidence
+        for usual, answer in zip(cooled, loaded.predict(TEXTS), strict=True):
+            assert answer.probabilities == usual.probabilities
+            assert answer.abstained == (max(usual.probabilities.values()) < confidence)
+    assert Predictor.load(folder, abstain_below=0.7).threshold is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "wish", "told"),
+    [
+        ({}, {"wanted_precision": 0.96}, r"is 0.96, which no threshold is sure to reach .*; expected at most 0.95"),
+        ({}, {"wanted_precision": 0.9, "abstain_below": 0.5}, "both abstain_below and wanted_precision"),
+        ({}, {"wanted_precision": 1.0}, "wanted_precision is 1.0; expected a share"),
+        ({}, {"abstain_below": 95.0}, "abstain_below is 95.0; expected a share"),
+        ({}, {"abstain_below": math.nan}, "abstain_below is nan"),
+        ({"thresholds": []}, {"wanted_precision": 0.9}, "has no thresholds"),
+        ({"task": "regression", "labels": []}, {"abstain_below": 0.9}, r"answers \(regression\) have no probability"),
+    ],
+)
+def test_wishes_that_cannot_be_met(bert, tmp_path, changed, wish, told):
+    folder = deploy(bert, tmp_path, **{"thresholds": ROWS, **changed})
+    with pytest.raises(SettingsError, match=told):
+        Predictor.load(folder, **wish)
+
+
 def test_settings_of_the_folder_are_used(bert, tmp_path):
     folder = deploy(bert, tmp_path, max_length=8, long_text="window", step=2)
     (answer,) = Predictor.load(folder).predict(["good " * 10])
@@ -249,6 +320,8 @@ from pathlib import Path
 from potstill.inference import Predictor
 answers = Predictor.load(Path(sys.argv[1]), engine=sys.argv[2], threads=1).predict(["good", "a bad film"])
 assert all(answer.label for answer in answers)
+withheld = Predictor.load(Path(sys.argv[1]), engine=sys.argv[2], threads=1, abstain_below=1.0).predict(["good"])
+assert withheld[0].abstained
 assert "torch" not in sys.modules and "transformers" not in sys.modules
 """
 

@@ -8,7 +8,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from potstill.errors import DataError
 from potstill.metrics import Entity, entities_by_type, entity_metrics, resampled_entities
-from potstill.metrics.bootstrap import draws
+from potstill.metrics.bootstrap import draw_cells
 
 LABELS = ("LOC", "ORG", "PER")
 entity = st.builds(
@@ -70,7 +70,7 @@ def test_a_resample_scores_as_its_texts_written_out(texts, seed):
         np.array(features).reshape(len(gold), -1), axis=0, return_index=True, return_counts=True
     )
     assert len(cells) == len(first)
-    for row, drawn in enumerate(np.concatenate([*draws(sizes, 5, seed)])):
+    for row, drawn in enumerate(np.concatenate([*draw_cells(sizes, 5, seed)])):
         texts_drawn = np.repeat(first, drawn)
         for model, side in enumerate(models):
             wanted = entity_metrics([gold[n] for n in texts_drawn], [side[n] for n in texts_drawn])

@@ -71,7 +71,7 @@ def test_intervals_cover_and_are_the_seeds():
 def test_portions_change_nothing(monkeypatch):
     gold, predicted = drawn(3, 50, 0.1)
     whole = resampled_regression(gold, [predicted], resamples=40).samples["pearson"]
-    monkeypatch.setattr("potstill.metrics.regression._COUNTS_AT_ONCE", 300)
+    monkeypatch.setattr("potstill.metrics.resampled._COUNTS_AT_ONCE", 300)
     parts = resampled_regression(gold, [predicted], resamples=40).samples["pearson"]
     np.testing.assert_allclose(parts, whole)
 

@@ -71,6 +71,9 @@ def test_probabilities_teach_and_the_report_says_what_there_is(finished: tuple[P
     assert teacher["scores"]["joined"] == dict.fromkeys(("train", "dev", "test"), "text")
     assert teacher["scores"]["covered"]["test"] == report["data"]["test"]
     assert teacher["score"]["value"] == 1.0
+    assert teacher["calibration"]["temperature"] == 1.0
+    assert teacher["calibration"]["reason"] == "all 80 answers are right, which no temperature could be too sure of"
+    assert teacher["calibration"]["before"]["metrics"]["ece"]["value"] == pytest.approx(0.05, abs=1e-6)
     assert report["student"]["score"]["value"] > 0.8
     assert report["retention"]["value"] == pytest.approx(report["student"]["score"]["value"])
     assert report["student"]["start"] == "shrunk from base"
@@ -165,6 +168,9 @@ def test_labels_alone_without_gold_labels_are_judged_against_themselves(given: P
     assert report["conclusion"].startswith("The student, of ")
     assert "gives the teacher's own answer to" in report["conclusion"]
     assert "no gold labels" in report["conclusion"]
+    assert report["student"]["calibration"] is report["student"]["abstention"] is None, "nothing is known of errors"
+    kept = json.loads((tmp_path / "run" / "student" / "potstill.json").read_text())
+    assert not {"temperature", "thresholds"} & set(kept)
     (stage,) = [stage for stage in report["recipe"]["stages"] if stage["name"] == "student"]
     assert [term["name"] for term in stage["terms"]] == ["logits"]
     assert "against the teacher’s own answers" in (tmp_path / "run" / "report.html").read_text()

@@ -161,9 +161,9 @@ def test_key_figures_stand_on_the_page(full):
 def test_charts_stand_for_every_stage(full):
     page = Page(render_html(full))
     labels = [value for tag, name, value in page.attributes if tag == "svg" and name == "aria-label"]
-    assert labels == [
-        f"{what} stage {s}" for s in ("teacher", "joint") for what in ("Loss terms of", "Dev accuracy in")
-    ]
+    stages = [f"{what} stage {s}" for s in ("teacher", "joint") for what in ("Loss terms of", "Dev accuracy in")]
+    trust = [f"Reliability of the {kind}'s probabilities" for kind in ("teacher", "student")]
+    assert labels == [*stages, *trust, "Precision by coverage"]
 
 
 def test_small_report_says_what_is_absent_and_leaves_out_the_rest(three):

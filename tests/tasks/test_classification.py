@@ -48,6 +48,17 @@ def test_very_large_scores_do_not_overflow():
     assert answer["probabilities"] == {"bad": 1.0, "fair": 0.0, "good": 0.0}
 
 
+@given(seed=st.integers(0, 2**31), temperature=st.floats(0.1, 10))
+def test_probabilities_at_a_temperature(seed, temperature):
+    logits = np.random.default_rng(seed).normal(size=(4, 3)).astype(np.float32)
+    for row, answer, usual in zip(logits, TASK.decode(logits, temperature), TASK.decode(logits), strict=True):
+        powers = [np.exp(float(value) / temperature) for value in row]
+        assert list(answer["probabilities"].values()) == pytest.approx([power / sum(powers) for power in powers])
+        assert answer["label"] == usual["label"]
+        (sure,) = TASK.confidence.of(row[None], temperature)
+        assert sure == pytest.approx(answer["probabilities"][answer["label"]])
+
+
 def test_metrics_are_of_these_labels():
     gold, predicted = np.array([0, 1, 2, 2]), np.array([0, 1, 2, 0])
     metrics = TASK.metrics(gold, predicted, resamples=50)

@@ -69,6 +69,31 @@ class TestEveryTask:
         assert np.array_equal(task.together(two, np.array([1.0, 0.0])), first)
         assert np.array_equal(task.together(two[[0, 0]], np.array([0.4, 0.6])), first)
 
+    def test_a_temperature_moves_no_answer_and_confidence_is_the_answers_own(self, kind):
+        task: Task = MADE[kind]
+        logits = LOGITS[:, : task.outputs]
+        usual = task.decode(logits)
+        for temperature in (0.2, 1.0, 5.0):
+            answers = task.decode(logits, temperature)
+            for one, other in zip(answers, usual, strict=True):
+                assert {k: v for k, v in one.items() if k != "probabilities"} == {
+                    k: v for k, v in other.items() if k != "probabilities"
+                }
+            if task.confidence is None:
+                continue
+            sure = task.confidence.of(logits, temperature)
+            assert sure.dtype == np.float64
+            assert ((sure >= 0) & (sure <= 1)).all()
+            judged = task.confidence.judge(GOLD[kind], logits, temperature)
+            np.testing.assert_allclose(judged.confidence.reshape(5, -1).min(axis=1), sure, rtol=1e-12)
+        if task.confidence is None:
+            assert all("probabilities" not in one for one in usual)
+
+    def test_scores_of_each_label_are_named_by_the_labels(self, kind):
+        task: Task = MADE[kind]
+        found = task.by_label(GOLD[kind], task.predictions(LOGITS[:, : task.outputs]), resamples=20)
+        assert (tuple(found) == task.labels) if task.labels else found is None
+
     def test_two_equal_models_do_not_disagree(self, kind):
         task = MADE[kind]
         logits = LOGITS[:, : task.outputs]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potstill.cli.flags import Out, Quiet, Seed, Set, SettingsFile
+from potstill.cli.flags import Label, Out, Pair, Quiet, Seed, Set, SettingsFile, Text, Train
 from potstill.cli.output import results, write_json
 from potstill.cli.running import run_shown
 
@@ -23,7 +23,7 @@ def ablate(  # one parameter is one flag
         list[str] | None,
         typer.Option(metavar="SOURCE", help="The teacher, or several by several flags, as for distill."),
     ] = None,
-    train: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to learn from.")] = None,
+    train: Train = None,
     dev: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to compare on.")] = None,
     test: Annotated[
         str | None,
@@ -32,11 +32,9 @@ def ablate(  # one parameter is one flag
             help="Labelled examples for further columns of the table; nothing is chosen by them.",
         ),
     ] = None,
-    text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the text.")] = None,
-    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the second text.")] = None,
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that holds the label or the score.")
-    ] = None,
+    text: Text = None,
+    pair: Pair = None,
+    label: Label = None,
     rows: Annotated[int | None, typer.Option(metavar="N", help="Learn from so many rows of train.")] = None,
     student: Annotated[
         str | None, typer.Option(metavar="LxH", help="The student's shape: LxH or LxHxFFNxHEADS.")

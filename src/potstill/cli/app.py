@@ -11,7 +11,10 @@ from typer.exceptions import TyperException
 from potstill import __version__
 from potstill.cli.ablate import ablate
 from potstill.cli.cache import cache
+from potstill.cli.data import data
 from potstill.cli.distill import distill
+from potstill.cli.evaluate import evaluate
+from potstill.cli.finetune import finetune
 from potstill.cli.init import init
 from potstill.cli.pace import one_line
 from potstill.cli.predict import predict
@@ -38,8 +41,11 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (distill, ablate, pretrain, init, sources, predict, report, cache):
+for _command in (distill, finetune, ablate, pretrain, init, sources, predict, evaluate, report, cache):
     app.command()(_command)
+
+
+app.add_typer(data, name="data")
 
 
 def _print_version(wanted: bool) -> None:

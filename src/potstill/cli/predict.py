@@ -3,21 +3,20 @@
 import io
 import json
 import sys
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
+from potstill.cli.answering import check_kind, load_predictor
+from potstill.cli.flags import Engine, Format, Header, Precision
 from potstill.cli.output import answer_file, results
-from potstill.cli.pace import one_line
 from potstill.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
-    from potstill.engines import EngineName, Precision
     from potstill.inference import Prediction, Predictor
     from potstill.inference.fillings import Filler, Fillings
     from potstill.inference.predictor import Row
@@ -37,30 +36,27 @@ def predict(
     pair_column: Annotated[
         str | None, typer.Option("--pair", metavar="COLUMN", help="Its column of second texts, for tasks on pairs.")
     ] = None,
-    format_: Annotated[
-        Literal["csv", "tsv", "jsonl", "json", "parquet", "tab", "txt"] | None,
-        typer.Option("--format", help="Its format.  [default: told by its name]"),
-    ] = None,
-    header: Annotated[
-        bool,
-        typer.Option(
-            "--header/--no-header", help="Whether its first row names the columns, else 1, 2, ... (CSV, TSV)."
-        ),
-    ] = True,
+    format_: Format = None,
+    header: Header = True,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answers there, whole or not at all.")
     ] = None,
-    engine: Annotated[
-        Literal["torch", "onnxruntime", "openvino"] | None, typer.Option(help="What runs the model.")
-    ] = None,
-    precision: Annotated[Literal["float32", "bfloat16", "int8"] | None, typer.Option(help="Its arithmetic.")] = None,
+    engine: Engine = None,
+    precision: Precision = None,
     fillings: Annotated[
         int | None,
         typer.Option(metavar="N", help="How many fillings of a text's blanks a masked LM gives.  [default: 5]"),
     ] = None,
+    abstain_below: Annotated[
+        float | None, typer.Option(metavar="P", help="Give no label where its probability is below P.")
+    ] = None,
+    wanted_precision: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Give as many labels as leave a share P of them right, by what dev showed."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON document, not with lines.")] = False,
 ) -> None:
-    """Answer texts with label and probabilities, with a score, or with what fills their blanks.
+    """Answer texts with a label, a score or filled blanks.
 
     Reads lines of standard input, the texts given, or the rows of a file (CSV, TSV, JSON Lines, Parquet, ...). Each
     answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}, or {"id": ..., "score":
@@ -68,6 +64,9 @@ def predict(
     [{"fill", "text", "probability", "order", "independent"}, ...], "apart": ...}, the last what filling blank by blank
     would have chosen. A row that cannot be answered is named on standard error and has no line (go by the ids); the
     rest go on. The exit code is 2 where no row could be answered. A text that begins with a dash stands after "--".
+
+    With --abstain-below or --wanted-precision, an answer that the model is not sure enough of is {"id": ..., "label":
+    null, "abstained": true, "probabilities": {...}}.
 
     \b
     Example:
@@ -85,8 +84,8 @@ def predict(
     if text and len(text) == 1 and _names_a_file(text[0]):
         raise SettingsError(f"{text[0]} is a file, and would be read as a text", fix=f"write --input {text[0]}")
     with results() as out, ExitStack() as stack:
-        predictor = _load(folder, engine, precision, fillings)
-        _check_kind(predictor.pair, pair_column)
+        predictor = _load(folder, engine, precision, abstain_below, wanted_precision, fillings)
+        check_kind(predictor.pair, pair_column)
         lines = out if output is None else stack.enter_context(answer_file(output))
         counts = _Counts()
         if input_ is not None:
@@ -111,23 +110,11 @@ def _names_a_file(text: str) -> bool:
         return False
 
 
-def _check_kind(pair: bool, column: str | None) -> None:
-    """Before the first row: whether the model reads pairs, and a second text is named."""
-    if pair and column is None:
-        raise SettingsError(
-            "the model reads pairs of texts",
-            expected="a second text",
-            fix="give a file and its columns: --input FILE --text COLUMN --pair COLUMN",
-        )
-    if column is not None and not pair:
-        raise SettingsError(f"--pair {column} for a model that reads single texts", fix="leave --pair out")
-
-
 class _Counts:
     """How many rows were answered; those that were not are named as they come."""
 
     def __init__(self) -> None:
-        self.answered = self.failed = self.truncated = 0
+        self.answered = self.failed = self.truncated = self.abstained = 0
         self.first: list[dict[str, Any]] = []
 
     def fail(self, row: int, reason: str) -> None:
@@ -140,6 +127,7 @@ class _Counts:
         return {
             "answered": self.answered,
             "truncated": self.truncated,
+            "abstained": self.abstained,
             "failed": sorted(self.first, key=lambda one: one["row"]),
             "failed_total": self.failed,
         }
@@ -147,6 +135,8 @@ class _Counts:
     def close(self) -> None:
         if self.truncated:
             sys.stderr.write(f"texts longer than the model reads, and cut: {self.truncated:,}\n")
+        if self.abstained:
+            sys.stderr.write(f"labels withheld: {self.abstained:,} of {self.answered:,}\n")
         if self.failed:
             sys.stderr.write(f"{self.answered:,} rows answered, {self.failed:,} not\n")
         if self.failed and not self.answered:
@@ -187,23 +177,26 @@ def _stdin_rows(counts: _Counts) -> Iterator[tuple[int, "Row"]]:
 
 
 def _load(
-    folder: Path, engine: "EngineName | None", precision: "Precision | None", fillings: int | None
+    folder: Path,
+    engine: Engine,
+    precision: Precision,
+    abstain_below: float | None,
+    wanted_precision: float | None,
+    fillings: int | None,
 ) -> "Predictor | Filler":
-    from potstill.inference import Predictor, is_masked_lm
+    from potstill.inference import is_masked_lm
 
     if is_masked_lm(folder):
+        if abstain_below is not None or wanted_precision is not None:
+            named = "--wanted-precision" if abstain_below is None else "--abstain-below"
+            raise SettingsError(f"{named} with a masked LM, which gives no label", fix=f"leave {named} out")
         return _filler(folder, engine, precision, fillings)
     if fillings is not None:
         raise SettingsError(f"--fillings, but {folder} is no masked LM", fix="leave --fillings out")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        predictor = Predictor.load(folder, engine=engine, precision=precision)
-    for warning in caught:
-        sys.stderr.write(f"warning: {one_line(str(warning.message))}\n")
-    return predictor
+    return load_predictor(folder, engine, precision, abstain_below=abstain_below, wanted_precision=wanted_precision)
 
 
-def _filler(folder: Path, engine: "EngineName | None", precision: "Precision | None", fillings: int | None) -> "Filler":
+def _filler(folder: Path, engine: Engine, precision: Precision, fillings: int | None) -> "Filler":
     from potstill.inference.fillings import Filler
 
     if engine not in (None, "torch") or precision == "int8":
@@ -255,6 +248,7 @@ def _answer(
         lines.write(f"{',' if counts.answered else ''}\n{line}" if whole else f"{line}\n")
         counts.answered += 1
         counts.truncated += answer.truncated
+        counts.abstained += answer.abstained
         if at_once:
             lines.flush()
     if whole:

@@ -6,7 +6,15 @@ from typing import Any
 
 from potstill.cli.pace import duration
 
-__all__ = ["last_line", "plan_lines", "pretrain_lines", "summary_lines"]
+__all__ = [
+    "finetune_lines",
+    "label_lines",
+    "last_line",
+    "metric_lines",
+    "plan_lines",
+    "pretrain_lines",
+    "summary_lines",
+]
 
 
 def last_line(folder: Path) -> str:
@@ -41,6 +49,7 @@ def summary_lines(report: Mapping[str, Any]) -> list[str]:
         lines.insert(3, f"further teachers {more}; all together {shown(teachers['together']['score'])}")
     if report.get("retention") is not None:
         lines.append(f"kept     {_percent(report['retention'])} of the teacher's {metric}")
+    lines += _confidence_lines(report)
     best = report.get("best_export")
     for export in report["exports"]:
         if best and (export["format"], export["precision"]) == (best["format"], best["precision"]):
@@ -53,6 +62,17 @@ def summary_lines(report: Mapping[str, Any]) -> list[str]:
                 lines.append(f"{name}: {times}")
     lines += [f"refused  {e['format']} {e['precision']}: {e['reason']}" for e in report["exports"] if not e["accepted"]]
     return [*lines, f"time     {duration(report['seconds']['total'])}", ""]
+
+
+def _confidence_lines(report: Mapping[str, Any]) -> list[str]:
+    """How sure the student is, against how often it is right."""
+    found = report["student"].get("calibration")
+    if found is None:
+        return []
+    before, after = (_percent(found[when]["metrics"]["ece"]) for when in ("before", "after"))
+    if found["reason"] is not None:
+        return [f"sure     calibration error {before}; no temperature: on dev {found['reason']}"]
+    return [f"sure     calibration error {after} at temperature {found['temperature']:.3g}, {before} without"]
 
 
 def _scores_lines(report: Mapping[str, Any], metric: str) -> list[str]:
@@ -74,6 +94,56 @@ def _percent(value: Mapping[str, float]) -> str:
 
 def _decimals(value: Mapping[str, float]) -> str:
     return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
+
+
+def finetune_lines(made: Mapping[str, Any]) -> list[str]:
+    """What a fine-tuning found.
+
+    Args:
+        made: finetune.json.
+    """
+    model, training, counts = made["model"], made["training"], made["data"]
+    lines = [
+        f"model     {model['shape']}, {model['parameters'] / 1e6:.2f} M parameters, {model['model_type']}, up to "
+        f"{model['max_length']} tokens",
+        f"read      {training['epochs']:.2f} times {counts['train']:,} rows, batch {training['batch_size']}, rate "
+        f"{training['learning_rate']:g}",
+    ]
+    for split, metrics in made["metrics"].items():
+        lines += metric_lines(metrics, f"{split:<8}", counts[split])
+    return [*lines, f"time      {duration(made['seconds']['total'])}", ""]
+
+
+def metric_lines(metrics: Mapping[str, Mapping[str, float]], head: str, n: int) -> list[str]:
+    """A line a metric, with its 95 % interval.
+
+    Args:
+        metrics: By name, each with `value`, `low` and `high`.
+        head: Stands before the first line; the others are indented as far.
+        n: Number of examples, said in the first line.
+    """
+    from potstill.report.wording import DECIMALS, metric_name
+
+    lines = []
+    for number, (name, found) in enumerate(metrics.items()):
+        shown = _decimals if name in DECIMALS else _percent
+        lines.append(f"{'' if number else head:<{len(head)}}  {metric_name(name):<20} {shown(found)}")
+        if number == 0:
+            lines[0] += f"  (n = {n:,})"
+    return lines
+
+
+def label_lines(labels: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A table of how well each label is found.
+
+    Args:
+        labels: By name, each with `precision`, `recall` and `f1` (`value`, `low`, `high`), and `support`.
+    """
+    rows = [["label", "support", "precision", "recall", "F1"]]
+    for name, found in labels.items():
+        rows.append([name, f"{found['support']:,}", *(_percent(found[key]) for key in ("precision", "recall", "f1"))])
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return ["  ".join(part.ljust(size) for part, size in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def pretrain_lines(made: Mapping[str, Any]) -> list[str]:

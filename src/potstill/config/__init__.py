@@ -5,6 +5,7 @@ data file and no model; what depends on the data or the teacher is checked by th
 """
 
 from potstill.config.ablation import AblateRunSettings, AblateSettings, CellSettings
+from potstill.config.finetuning import EncoderSettings, FinetuneRunSettings, FinetuneSettings, FinetuneTraining
 from potstill.config.kinds import ExportFormat
 from potstill.config.pretraining import (
     MaskingSettings,
@@ -23,6 +24,7 @@ from potstill.config.sections import (
     Settings,
     StudentSettings,
     TeacherSettings,
+    TuningSettings,
     WeightSettings,
 )
 from potstill.config.texts import AugmentSettings, DataSettings, GeneralSettings
@@ -35,9 +37,13 @@ __all__ = [
     "CellSettings",
     "DataSettings",
     "DistillSettings",
+    "EncoderSettings",
     "EvaluateSettings",
     "ExportFormat",
     "ExportSettings",
+    "FinetuneRunSettings",
+    "FinetuneSettings",
+    "FinetuneTraining",
     "GeneralSettings",
     "MaskingSettings",
     "PretrainRunSettings",
@@ -49,6 +55,7 @@ __all__ = [
     "TeacherSettings",
     "TextSettings",
     "TrainingSettings",
+    "TuningSettings",
     "WeightSettings",
     "commented_settings",
     "load_settings",

@@ -3,6 +3,7 @@
 from pydantic import BaseModel
 
 from potstill.config.ablation import AblateSettings
+from potstill.config.finetuning import FinetuneSettings
 from potstill.config.pretraining import PretrainSettings
 from potstill.config.sections import Settings
 
@@ -12,4 +13,5 @@ COMMANDS: dict[type[BaseModel], str] = {
     Settings: "distill",
     PretrainSettings: "pretrain",
     AblateSettings: "ablate",
+    FinetuneSettings: "finetune",
 }

@@ -35,13 +35,15 @@ __all__ = [
     "RunSettings",
     "Settings",
     "StudentSettings",
+    "TeacherChoice",
     "TeacherSettings",
+    "TuningSettings",
     "WeightSettings",
 ]
 
 
-class TeacherSettings(Section):
-    """The model that is distilled, or a file of its answers."""
+class TeacherChoice(Section):
+    """Which models teach, or which file of answers."""
 
     source: Source | None = Field(
         default=None,
@@ -87,6 +89,11 @@ class TeacherSettings(Section):
         default=False,
         description="Take the teacher's labels to have the data's order where their names (LABEL_0, ...) say nothing.",
     )
+
+
+class TuningSettings(Section):
+    """How an encoder is fine-tuned on gold answers."""
+
     epochs: int = Field(default=3, ge=1, description="Epochs of fine-tuning.")
     batch_size: int = Field(default=32, ge=1, description="Examples in a step of fine-tuning.")
     learning_rate: float = Field(default=3e-5, gt=0, lt=1, description="Highest learning rate of fine-tuning.")
@@ -96,6 +103,11 @@ class TeacherSettings(Section):
         default=False,
         description="Try BERT's grid of learning rates, batch sizes and epochs, and keep the best on dev.",
     )
+
+
+class TeacherSettings(TuningSettings, TeacherChoice):
+    """The model that is distilled, or a file of its answers."""
+
     cache: Literal["auto", "states", "logits", "none"] = Field(
         default="auto",
         description="What of the teacher is kept on disk, in POTSTILL_CACHE, instead of running it at every step: all "
@@ -399,7 +411,6 @@ class Settings(Section):
                 ("distill.temperature", self.distill.temperature is not None),
                 ("teacher.same_label_order", self.teacher.same_label_order),
                 ("teacher.scores", self.teacher.scores is not None),
-                ("data.class_weights", self.data.class_weights != "none"),
                 ("augment.method conditional-masked-lm", "conditional-masked-lm" in self.augment.method),
             ):
                 if is_set:

@@ -126,6 +126,12 @@ class DataSettings(Section):
                 expected="scores to learn as they are, or two classes made of them",
                 fix="leave one of them out",
             )
+        if self.task == "regression" and self.class_weights != "none":
+            raise SettingsError(
+                'data.class_weights with data.task = "regression"',
+                expected="a setting that scores have: this one is for labels",
+                fix="leave data.class_weights out",
+            )
         if self.label_margin is not None and self.label_threshold is None:
             raise SettingsError(
                 f"data.label_margin = {self.label_margin} without data.label_threshold",

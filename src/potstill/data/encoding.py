@@ -187,6 +187,16 @@ class TextEncoder:
             Spans.joined(spans) if with_spans else None,
         )
 
+    def count(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> np.ndarray:
+        """Tokens of each whole text, or pair, special tokens included, int64 (n,): what `encode` has to fit or cut."""
+        first = [readable(text) for text in texts]
+        inputs = first if pairs is None else list(zip(first, map(readable, pairs), strict=True))
+        counts = np.zeros(len(inputs), dtype=np.int64)
+        for start in range(0, len(inputs), _CHUNK):
+            encoded = self.tokenizer.encode_batch(inputs[start : start + _CHUNK])
+            counts[start : start + len(encoded)] = [len(one.ids) for one in encoded]
+        return counts
+
     def _shorten(self, text: str | tuple[str, str]) -> list[Encoding]:
         is_pair = isinstance(text, tuple)
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(is_pair)

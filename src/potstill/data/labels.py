@@ -15,7 +15,7 @@ import numpy as np
 from potstill.data.examples import UNLABELLED
 from potstill.errors import DataError, SettingsError
 
-__all__ = ["GoldRule", "LabelRule", "match_labels", "sort_labels"]
+__all__ = ["GoldRule", "LabelRule", "check_labels_of_model", "match_labels", "sort_labels"]
 
 _SHOWN = 12
 _MANY_CLASSES = 100
@@ -30,6 +30,9 @@ class GoldRule(Protocol):
 
     def name(self, cell: str) -> Any:
         """The gold answer in a cell; None where the row is left out; `ValueError`, why the row cannot be used."""
+
+    def labels(self, gold: Any) -> tuple[str, ...]:
+        """The names of the labels in a gold answer; none where it is a number."""
 
     def settle(self, golds: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
         """Check the gold answers of all splits (role → golds, train first); the label names, where answers have any."""
@@ -81,6 +84,11 @@ class LabelRule:
         if abs(value - self.threshold) < self.margin:
             return None
         return "positive" if value >= self.threshold else "negative"
+
+    @staticmethod
+    def labels(gold: str) -> tuple[str, ...]:
+        """It alone."""
+        return (gold,)
 
     @staticmethod
     def settle(golds: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
@@ -208,6 +216,18 @@ def match_labels(data: Sequence[str], model: Sequence[str], *, assume_order: boo
             "teacher.same_label_order = true"
         )
     raise DataError(f"labels of the model: {_shown(model)}", expected=f"those of the data: {_shown(data)}", fix=fix)
+
+
+def check_labels_of_model(found: Iterable[str], model: Sequence[str], where: str) -> None:
+    """Raise `DataError`, with both lists, where labels found in a file are not the model's; it need not hold all."""
+    names = set(found)
+    if unknown := names - set(model):
+        shown = sorted(unknown, key=_natural) + sorted(names - unknown, key=_natural)
+        raise DataError(
+            f"labels of {where}: {_shown(shown)}",
+            expected=f"those of the model: {_shown(model)}",
+            fix="write labels as the model does, or name the column that holds them (--label)",
+        )
 
 
 def _shown(names: Sequence[str]) -> str:

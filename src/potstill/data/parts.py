@@ -1,7 +1,7 @@
 """One table to the rows of one split: cells checked, label names made, keys to compare by. Knows no other split."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from potstill.data.labels import GoldRule
 from potstill.data.rows import BadRow
 from potstill.data.tables import Table
 from potstill.data.words import is_blank, text_key
-from potstill.errors import DataError
+from potstill.errors import DataError, SettingsError
 
 __all__ = ["FIRST_ID", "Columns", "Part", "read_part", "text_digest"]
 
@@ -34,6 +34,23 @@ class Columns:
     text: str
     pair: str | None = None
     label: str = "label"
+
+    @classmethod
+    def chosen(cls, declared: Mapping[str, str], *, text: str | None, pair: str | None, label: str | None) -> "Columns":
+        """The columns named; of text and label, else those that the source declares, else `text` and `label`.
+
+        Raises:
+            SettingsError: One column in two parts.
+        """
+        columns = cls(text or declared.get("text", "text"), pair, label or declared.get("label", "label"))
+        named = [*columns.texts, columns.label]
+        if len(set(named)) < len(named):
+            raise SettingsError(
+                f"text, pair and label in the columns {', '.join(named)}",
+                expected="a column for each",
+                fix="name them",
+            )
+        return columns
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -64,6 +81,11 @@ class Part:
     keys: list[bytes] = field(default_factory=list)
     set_aside: tuple[BadRow, ...] = ()
     left_out: int = 0
+
+    @property
+    def places(self) -> np.ndarray:
+        """int64 (n,): where each row stood in the table it was read from."""
+        return self.ids - FIRST_ID[self.role]
 
     def select(self, rows: Iterable[int], role: str | None = None) -> "Part":
         """The rows at positions `rows`, in that order, under another role where one is given."""

@@ -46,6 +46,11 @@ class ScoreRule:
             raise ValueError(f"score {shown!r} is beyond ±{_LARGEST:g}")
         return value
 
+    @staticmethod
+    def labels(gold: float) -> tuple[str, ...]:
+        """None."""
+        return ()
+
     @classmethod
     def settle(cls, golds: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
         """Check the scores of all splits (role → scores); there are no label names.

@@ -4,7 +4,7 @@ Knows formats and columns, and neither labels nor splits: those are `potstill.da
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from potstill.data.rows import EMPTY_ROW, FORMATS, BadRow, Row, file_format, ite
 from potstill.errors import DataError
 from potstill.progress import SILENT, Reporter
 
-__all__ = ["FORMATS", "BadRow", "Row", "Table", "iter_rows", "read_table", "read_texts"]
+__all__ = ["FORMATS", "BadRow", "Row", "Table", "iter_rows", "read_blocks", "read_table", "read_texts"]
 
 _BLOCK = 1 << 16
 
@@ -130,13 +130,57 @@ def read_table(
     builder = _Builder(columns)
     bad: list[BadRow] = []
     for file_number, path in enumerate(paths):
-        is_plain = file_format(path, format) == "txt"
-        for row in iter_rows(path, format=format, columns=columns, header=header, report=report):
+        for row in _rows_of(path, format, columns, header, report):
             if isinstance(row, Row):
                 builder.add(row, file_number)
-            elif not (is_plain and row.reason == EMPTY_ROW):
+            else:
                 bad.append(row)
     return builder.table(bad, tuple(map(str, paths)))
+
+
+def read_blocks(
+    paths: Sequence[Path], *, format: str | None = None, header: bool = True, report: Reporter = SILENT
+) -> Iterator[Table]:
+    """The rows of `read_table`, all columns of them, as tables of so many rows that memory stays flat.
+
+    A column that an earlier block had and a later one has not is there, without values.
+
+    Raises:
+        DataError: As for `iter_rows`.
+    """
+    names: dict[str, None] = {}
+    sources = tuple(map(str, paths))
+    for file_number, path in enumerate(paths):
+        builder, bad = _Builder(None), list[BadRow]()
+        for row in _rows_of(path, format, None, header, report):
+            if isinstance(row, Row):
+                builder.add(row, file_number)
+            else:
+                bad.append(row)
+            if len(builder.row_numbers) + len(bad) >= _BLOCK:
+                yield _with_columns(builder.table(bad, sources), names)
+                builder, bad = _Builder(None), []
+        if builder.row_numbers or bad:
+            yield _with_columns(builder.table(bad, sources), names)
+
+
+def _with_columns(table: Table, names: dict[str, None]) -> Table:
+    """The table with all of `names` as columns; they learn its own."""
+    names.update(dict.fromkeys(table.columns))
+    rows = table.rows
+    for name in names.keys() - set(table.columns):
+        rows = rows.append_column(name, pa.nulls(len(table), pa.large_string()))
+    return replace(table, rows=rows.select(list(names)))
+
+
+def _rows_of(
+    path: Path, format: str | None, columns: Sequence[str] | None, header: bool, report: Reporter
+) -> Iterator[Row | BadRow]:
+    """The rows of a file; blank lines of a txt file are none."""
+    is_plain = file_format(path, format) == "txt"
+    for row in iter_rows(path, format=format, columns=columns, header=header, report=report):
+        if isinstance(row, Row) or not (is_plain and row.reason == EMPTY_ROW):
+            yield row
 
 
 def read_texts(

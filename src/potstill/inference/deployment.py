@@ -1,13 +1,15 @@
 """What potstill.json says about a model: its task, how texts are cut, and which engine to run it with."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
 from potstill.data.encoding import LongText
 from potstill.engines import FILES, EngineName, Precision
 from potstill.errors import ModelError
+from potstill.metrics import Threshold
 from potstill.storage import read_json
 from potstill.tasks import TASKS
 
@@ -15,6 +17,8 @@ __all__ = ["DEPLOYMENT", "Deployment", "is_masked_lm", "read_deployment"]
 
 DEPLOYMENT = "potstill.json"
 _SCHEMA_VERSION = 1
+_SHARES = tuple(field.name for field in fields(Threshold))
+_A_THRESHOLD = f"a list of objects with {', '.join(_SHARES)}, each from 0 to 1, by rising confidence"
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,9 @@ class Deployment:
         step: Tokens between the starts of two windows; None is the encoder's own choice.
         deploy: Engine and precision to run it with; None where none was chosen.
         task: One of `potstill.tasks.TASKS`.
+        temperature: What logits are divided by before they become probabilities; 1 where potstill.json has none.
+        thresholds: Confidences below which answers may be withheld, lowest first, with what dev says of each; none
+            where potstill.json has none.
     """
 
     labels: tuple[str, ...]
@@ -38,6 +45,8 @@ class Deployment:
     step: int | None
     deploy: tuple[EngineName, Precision] | None
     task: str = "classification"
+    temperature: float = 1.0
+    thresholds: tuple[Threshold, ...] = ()
 
 
 def read_deployment(folder: Path) -> Deployment:
@@ -48,13 +57,14 @@ def read_deployment(folder: Path) -> Deployment:
         StorageError: It is not JSON.
     """
     path = folder / DEPLOYMENT
-    if (folder / "student" / DEPLOYMENT).is_file() and not path.is_file():
-        raise ModelError(f"{folder} is a run, not its student", fix=f"give {folder / 'student'}")
+    for name in ("student", "model"):
+        if (folder / name / DEPLOYMENT).is_file() and not path.is_file():
+            raise ModelError(f"{folder} is a run, not its {name}", fix=f"give {folder / name}")
     if not path.is_file():
         raise ModelError(
             f"{folder} has no {DEPLOYMENT}" if folder.is_dir() else f"{folder} is no folder",
-            expected="a folder that `potstill distill` wrote",
-            fix="give the student/ folder of a run, as in runs/NAME/student",
+            expected="a folder that `potstill distill` or `potstill finetune` wrote",
+            fix="give the student/ or model/ folder of a run, as in runs/NAME/student",
         )
     values = read_json(path)
     if not isinstance(values, dict):
@@ -83,7 +93,19 @@ def read_deployment(folder: Path) -> Deployment:
     step = get("step", lambda value: value is None or _is_count(value), "a number of tokens, or null")
     deploy = get("deploy", _is_engine, "null, or engine and precision: one of " + ", ".join(map(" ".join, FILES)))
     chosen = None if deploy is None else (deploy["engine"], deploy["precision"])
-    return Deployment(tuple(labels), pair, length, cast(LongText, long_text), step, chosen, task)
+    temperature = get("temperature", lambda value: value is None or _is_positive(value), "a number above 0")
+    rows = get("thresholds", lambda value: value is None or _are_thresholds(value), _A_THRESHOLD)
+    return Deployment(
+        tuple(labels),
+        pair,
+        length,
+        cast(LongText, long_text),
+        step,
+        chosen,
+        task,
+        1.0 if temperature is None else float(temperature),
+        tuple(Threshold(**row) for row in rows or ()),
+    )
 
 
 def is_masked_lm(folder: Path) -> bool:
@@ -119,3 +141,18 @@ def _is_engine(value: Any) -> bool:
     return isinstance(value, Mapping) and [value.get("engine"), value.get("precision")] in [
         list(pair) for pair in FILES
     ]
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _are_thresholds(value: Any) -> bool:
+    def is_one(row: Any) -> bool:
+        shares = list(row.values()) if isinstance(row, dict) and row.keys() == set(_SHARES) else [None]
+        return all(isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= 1 for x in shares)
+
+    if not isinstance(value, list) or not all(map(is_one, value)):
+        return False
+    found = [row["confidence"] for row in value]
+    return found == sorted(set(found))

@@ -146,12 +146,14 @@ class Fillings:
         apart: What filling blank by blank would have chosen.
         truncated: Whether the model read only a part of the text, around the blanks.
         reason: Why it could not be answered; None where it was.
+        abstained: False: fillings are ranked, none is withheld.
     """
 
     fillings: tuple[Filling, ...] = ()
     apart: Filling | None = None
     truncated: bool = False
     reason: str | None = None
+    abstained: bool = False
 
     def answer(self) -> dict[str, Any]:
         """`fillings`, and `apart`: blank by blank."""

@@ -4,9 +4,10 @@ Works a chunk of rows at a time, so memory is flat in their number; a row that c
 others go on. Imports no torch: a folder exported to ONNX or OpenVINO is answered without it.
 """
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import numpy as np
 
 from potstill.data.encoding import Encodings, TextEncoder
 from potstill.engines import Engine, EngineName, Precision, load, obstacle
-from potstill.errors import DataError, ModelError
-from potstill.inference.deployment import Deployment, read_deployment
+from potstill.errors import DataError, ModelError, SettingsError
+from potstill.inference.deployment import DEPLOYMENT, Deployment, read_deployment
+from potstill.metrics import Threshold, choose_threshold
 from potstill.tasks import Task, make_task
 
 __all__ = ["Prediction", "Predictor", "Row", "flaw"]
@@ -33,13 +35,14 @@ class Prediction:
     """The answer to one row.
 
     Attributes:
-        label: The most probable label; None where the row could not be answered, or the answer is a score.
-        probabilities: By label, softmax of the mean logits of the text's windows; they add up to 1. Empty where there
-            is no label.
+        label: The most probable label; None where the row could not be answered, the answer is withheld or a score.
+        probabilities: By label, softmax of the mean logits of the text's windows over the model's temperature; they
+            add up to 1. Empty where there are no labels.
         score: The mean over the text's windows; None where the row could not be answered, or the answer is a label.
         truncated: Whether the model did not see all of the text.
         windows: In how many windows it was read; 0 where the row could not be answered.
         reason: Why the row could not be answered; None where it was.
+        abstained: Whether the answer is withheld, for the model is less sure of it than was asked for.
     """
 
     label: str | None = None
@@ -48,11 +51,14 @@ class Prediction:
     windows: int = 0
     reason: str | None = None
     score: float | None = None
+    abstained: bool = False
 
     def answer(self) -> dict[str, Any]:
-        """What the task answers: `label` and `probabilities`, or `score`."""
+        """What the task answers: `label` and `probabilities`, or `score`; `abstained` where it is withheld."""
         if self.score is not None:
             return {"score": self.score}
+        if self.abstained:
+            return {"label": None, "abstained": True, "probabilities": self.probabilities}
         return {"label": self.label, "probabilities": self.probabilities}
 
 
@@ -63,40 +69,72 @@ class Predictor:
         engine: Runs the model.
         encoder: Makes its input.
         task: What its outputs mean, and whether rows are pairs of texts.
+        temperature: What logits are divided by before they become probabilities.
+        abstain_below: Answers less sure than this, 0 … 1, are withheld; None withholds none.
+        threshold: What dev said of that, where dev chose it; else None.
     """
 
-    def __init__(self, engine: Engine, encoder: TextEncoder, task: Task) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        encoder: TextEncoder,
+        task: Task,
+        *,
+        temperature: float = 1.0,
+        abstain_below: float | None = None,
+        threshold: Threshold | None = None,
+    ) -> None:
         self.engine, self.encoder, self.task, self.pair = engine, encoder, task, task.pair
+        self.temperature, self.abstain_below, self.threshold = temperature, abstain_below, threshold
 
     @classmethod
     def load(
         cls,
         folder: Path,
         *,
+        deployment: Deployment | None = None,
         engine: EngineName | None = None,
         precision: Precision | None = None,
         threads: int | None = None,
+        abstain_below: float | None = None,
+        wanted_precision: float | None = None,
     ) -> "Predictor":
         """Open the folder of a finished model.
 
         Args:
             folder: Holds potstill.json, tokenizer.json and what the engine reads.
+            deployment: What else is known of the model. None means what its potstill.json says.
             engine: What runs it, and nothing else. None means what potstill.json names under `deploy`; torch in float32
                 where it names none, and, with a warning, where that one cannot be had here.
             precision: Its arithmetic. None means the one named for this engine, else float32.
             threads: Threads of one run; None leaves it to the engine.
+            abstain_below: Answers less sure than this, 0 … 1, are withheld; None withholds none.
+            wanted_precision: In place of it: withhold as few answers as leave this share of the given ones right, above
+                0 and below 1, by the thresholds in potstill.json.
 
         Raises:
             ModelError: A folder without what is needed, or an engine that cannot be had here.
+            SettingsError: A wish for answers to be withheld that cannot be met.
             StorageError: The engine's file is missing.
         """
-        deployment = read_deployment(folder)
+        deployment = read_deployment(folder) if deployment is None else deployment
+        task = make_task(deployment.task, deployment.labels, pair=deployment.pair)
+        threshold = None
+        if abstain_below is not None or wanted_precision is not None:
+            threshold = _threshold(deployment, task, abstain_below, wanted_precision)
+            abstain_below = threshold.confidence if threshold is not None else abstain_below
         chosen = _choose(folder, deployment, engine, precision)
         encoder = TextEncoder.from_folder(
             folder, max_length=deployment.max_length, long_text=deployment.long_text, step=deployment.step
         )
-        task = make_task(deployment.task, deployment.labels, pair=deployment.pair)
-        return cls(load(folder, *chosen, threads=threads), encoder, task)
+        return cls(
+            load(folder, *chosen, threads=threads),
+            encoder,
+            task,
+            temperature=deployment.temperature,
+            abstain_below=abstain_below,
+            threshold=threshold,
+        )
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch_size: int = 32
@@ -143,13 +181,21 @@ class Predictor:
         windows = np.bincount(encodings.example, minlength=len(whole))
         truncated = self._truncated([rows[index] for index in whole], encodings, windows)
         scores = self.task.merge(self._logits(encodings, batch_size), encodings.example)
-        decoded = self.task.decode(np.nan_to_num(scores))
+        finite = np.nan_to_num(scores)
+        decoded, withheld = self.task.decode(finite, self.temperature), self._withheld(finite)
         for place, index in enumerate(whole):
             if not np.isfinite(scores[place]).all():
                 answers[index] = Prediction(reason="the model gives NaN or infinity for it")
                 continue
-            answers[index] = Prediction(**decoded[place], truncated=bool(truncated[place]), windows=int(windows[place]))
+            answer = Prediction(**decoded[place], truncated=bool(truncated[place]), windows=int(windows[place]))
+            answers[index] = replace(answer, label=None, abstained=True) if withheld[place] else answer
         return answers
+
+    def _withheld(self, scores: np.ndarray) -> np.ndarray:
+        """Which of the texts' answers the model is not sure enough of, bool (n,)."""
+        if self.abstain_below is None or self.task.confidence is None:
+            return np.zeros(len(scores), dtype=bool)
+        return self.task.confidence.of(scores, self.temperature) < self.abstain_below
 
     def _encode(self, rows: list[Row]) -> Encodings:
         if not self.pair:
@@ -184,6 +230,39 @@ class Predictor:
                 raise ModelError(f"logits of shape {found.shape}", expected=f"({len(windows)}, {outputs}), {what}")
             logits[windows] = found
         return logits
+
+
+def _threshold(
+    deployment: Deployment, task: Task, abstain_below: float | None, wanted: float | None
+) -> Threshold | None:
+    """The threshold that dev chooses for a precision; None where `abstain_below` names one."""
+    named = "abstain_below" if wanted is None else "wanted_precision"
+    if abstain_below is not None and wanted is not None:
+        raise SettingsError("both abstain_below and wanted_precision", fix="give one of them")
+    if task.confidence is None:
+        raise SettingsError(
+            f"{named} with a model whose answers ({task.kind}) have no probability", fix=f"leave {named} out"
+        )
+    value = abstain_below if wanted is None else wanted
+    if value is None or not 0 <= value <= 1 or (wanted is not None and wanted in (0, 1)):
+        raise SettingsError(f"{named} is {value}", expected="a share, as 0.95")
+    if wanted is None:
+        return None
+    if not deployment.thresholds:
+        raise SettingsError(
+            f"wanted_precision with a model whose {DEPLOYMENT} has no thresholds",
+            expected="those that `potstill distill` finds on a dev split with gold labels",
+            fix="name a confidence with abstain_below, or distil again",
+        )
+    chosen = choose_threshold(deployment.thresholds, wanted)
+    if chosen is None:
+        best = max(one.at_least for one in deployment.thresholds)
+        raise SettingsError(
+            f"wanted_precision is {wanted:g}, which no threshold is sure to reach by what dev shows",
+            expected=f"at most {math.floor(1000 * best) / 1000:g}",
+            fix="want less, name a confidence with abstain_below, or distil with more dev examples",
+        )
+    return chosen
 
 
 def _choose(

@@ -3,6 +3,7 @@
 Knows no model, no text and no file.
 """
 
+from potstill.metrics.abstention import Threshold, abstained, choose_threshold, find_thresholds
 from potstill.metrics.bootstrap import (
     bootstrap_metrics,
     gap_closed,
@@ -10,6 +11,15 @@ from potstill.metrics.bootstrap import (
     paired_difference,
     paired_retention,
     resampled_classification,
+)
+from potstill.metrics.calibration import (
+    Judged,
+    Temperature,
+    calibration_metrics,
+    expected_calibration_error,
+    fit_temperature,
+    judge_softmax,
+    reliability,
 )
 from potstill.metrics.classification import (
     METRICS,
@@ -29,6 +39,7 @@ from potstill.metrics.entities import (
     resampled_entities,
 )
 from potstill.metrics.metric import Metric
+from potstill.metrics.per_class import ClassScores, per_class
 from potstill.metrics.regression import SCORE_METRICS, regression_metrics, resampled_regression
 from potstill.metrics.resampled import Resampled
 from potstill.metrics.tags import TagScheme, TagSchemeFound, detect_scheme, read_tags, split_tag, write_tags
@@ -37,28 +48,41 @@ __all__ = [
     "ENTITY_METRICS",
     "METRICS",
     "SCORE_METRICS",
+    "ClassScores",
     "Disagreement",
     "Entity",
+    "Judged",
     "Metric",
     "Resampled",
     "TagScheme",
     "TagSchemeFound",
+    "Temperature",
+    "Threshold",
+    "abstained",
     "beats_majority",
     "bootstrap_metrics",
+    "calibration_metrics",
+    "choose_threshold",
     "classification_metrics",
     "confusion_matrix",
     "detect_scheme",
     "disagreement",
     "entities_by_type",
     "entity_metrics",
+    "expected_calibration_error",
+    "find_thresholds",
+    "fit_temperature",
     "gap_closed",
+    "judge_softmax",
     "majority",
     "majority_share",
     "mean_over_seeds",
     "paired_difference",
     "paired_retention",
+    "per_class",
     "read_tags",
     "regression_metrics",
+    "reliability",
     "resampled_classification",
     "resampled_entities",
     "resampled_regression",

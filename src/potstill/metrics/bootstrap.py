@@ -20,7 +20,8 @@ from potstill.metrics.resampled import Resampled
 
 __all__ = [
     "bootstrap_metrics",
-    "draws",
+    "class_sums",
+    "draw_cells",
     "gap_closed",
     "mean_over_seeds",
     "paired_difference",
@@ -242,22 +243,13 @@ def _resampled(
     present, counts = np.unique(np.stack([labels, *predictions]), axis=1, return_counts=True)
     cells = tuple(present)
     values = _scores(counts[None, :], cells, n_labels, positive)
-    parts = [_scores(drawn, cells, n_labels, positive) for drawn in draws(counts, resamples, seed)]
+    parts = [_scores(drawn, cells, n_labels, positive) for drawn in draw_cells(counts, resamples, seed)]
     samples = {name: np.concatenate([part[name] for part in parts]) for name in values}
     return Resampled({name: value[0] for name, value in values.items()}, samples, len(labels))
 
 
-def draws(counts: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """Resamples of what falls in cells, in portions that bound the memory.
-
-    Args:
-        counts: How much is in each cell, int64 (cells,), one at least.
-        resamples: Number of resamples.
-        seed: Of the draws.
-
-    Yields:
-        Counts per cell of each resample, int64 (some, cells).
-    """
+def draw_cells(counts: np.ndarray, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Counts per cell of each resample, int64 (some, cells), in portions that bound the memory."""
     generator = np.random.default_rng(seed)
     n = int(counts.sum())
     portion = max(1, _COUNTS_AT_ONCE // len(counts))
@@ -270,16 +262,16 @@ def _scores(
 ) -> dict[str, np.ndarray]:
     """Scores by name, (resamples, c), from counts per cell (resamples, cells) and the cells' coordinates."""
     gold, *predictions = cells
-    by_gold = _sums(counts, gold, n_labels)
+    by_gold = class_sums(counts, gold, n_labels)
     scores = []
     for predicted in predictions:
         hit = predicted == gold
-        right = _sums(counts[:, hit], gold[hit], n_labels)
-        scores.append(scores_from_counts(right, by_gold, _sums(counts, predicted, n_labels), positive))
+        right = class_sums(counts[:, hit], gold[hit], n_labels)
+        scores.append(scores_from_counts(right, by_gold, class_sums(counts, predicted, n_labels), positive))
     return {name: np.stack([score[name] for score in scores], axis=1) for name in scores[0]}
 
 
-def _sums(counts: np.ndarray, classes: np.ndarray, n_labels: int) -> np.ndarray:
+def class_sums(counts: np.ndarray, classes: np.ndarray, n_labels: int) -> np.ndarray:
     """Sum the cells of each class: (resamples, cells) to (resamples, n_labels)."""
     total = np.zeros((len(counts), n_labels), np.int64)
     if len(classes):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from potstill.errors import DataError
-from potstill.metrics.bootstrap import draws
+from potstill.metrics.bootstrap import draw_cells
 from potstill.metrics.metric import Metric
 from potstill.metrics.resampled import Resampled
 
@@ -129,7 +129,7 @@ def _resampled(counts: np.ndarray, resamples: int, seed: int) -> Resampled:
     cells, sizes = np.unique(counts.reshape(n, -1), axis=0, return_counts=True)
     shape = (-1, *counts.shape[1:])
     values = _scores((sizes[None] @ cells).reshape(shape))
-    parts = [_scores((drawn @ cells).reshape(shape)) for drawn in draws(sizes, resamples, seed)]
+    parts = [_scores((drawn @ cells).reshape(shape)) for drawn in draw_cells(sizes, resamples, seed)]
     samples = {name: np.concatenate([part[name] for part in parts]) for name in values}
     return Resampled({name: value[0] for name, value in values.items()}, samples, n)
 

@@ -4,19 +4,18 @@ Resamples are counts of how often each example was drawn: every score here is a 
 them are a few matrix products. Spearman is Pearson of average ranks, taken anew in each resample.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from potstill.errors import DataError
-from potstill.metrics.resampled import Resampled
+from potstill.metrics.resampled import Resampled, draw_counts
 
 __all__ = ["SCORE_METRICS", "regression_metrics", "resampled_regression"]
 
 SCORE_METRICS = ("pearson", "spearman", "rmse")
 """Names of all scores; of the first two more is better, of the last less."""
 
-_COUNTS_AT_ONCE = 4_000_000
 # A variance below this share of the mean square is rounding: predictions that are one number have no correlation.
 _FLAT = 1e-20
 
@@ -74,22 +73,12 @@ def resampled_regression(
     gold, *answers = _checked(scores=scores, **{f"predictions {n}": one for n, one in enumerate(predictions, 1)})
     columns = _Columns(gold, answers)
     whole = columns.scores(np.ones((1, len(gold))))
-    parts = [columns.scores(drawn) for drawn in _draws(len(gold), resamples, seed)]
+    parts = [columns.scores(drawn) for drawn in draw_counts(len(gold), resamples, seed)]
     return Resampled(
         {name: value[0] for name, value in whole.items()},
         {name: np.concatenate([part[name] for part in parts]) for name in whole},
         len(gold),
     )
-
-
-def _draws(n: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """How often each example is in each resample, float64 (some, n), in portions that bound the memory."""
-    generator = np.random.default_rng(seed)
-    portion = max(1, _COUNTS_AT_ONCE // n)
-    for start in range(0, resamples, portion):
-        some = min(portion, resamples - start)
-        drawn = generator.integers(0, n, size=(some, n)) + n * np.arange(some)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=some * n).reshape(some, n).astype(np.float64)
 
 
 class _Columns:

@@ -3,6 +3,7 @@
 Knows no kind of task: how a score is computed is `bootstrap`'s (classes) and `regression`'s (numbers).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,9 @@ import numpy as np
 from potstill.errors import DataError
 from potstill.metrics.metric import Metric
 
-__all__ = ["Resampled"]
+__all__ = ["Resampled", "draw_counts", "with_interval"]
+
+_COUNTS_AT_ONCE = 4_000_000
 
 # Two equal F1 scores can differ by this much, summed in another order; it is no gap.
 _ROUNDING = 1e-12
@@ -33,7 +36,8 @@ class Resampled:
     def metrics(self, model: int = 0) -> dict[str, Metric]:
         """Every score of one model with its 95 % percentile interval."""
         return {
-            name: _metric(values[model], self.samples[name][:, model], self.n) for name, values in self.values.items()
+            name: with_interval(values[model], self.samples[name][:, model], self.n)
+            for name, values in self.values.items()
         }
 
     def retention(self, metric: str, *, student: int = 0, teacher: int = 1) -> Metric:
@@ -76,10 +80,21 @@ class Resampled:
         if len(values) > seeds:  # seed by seed first: two that answer alike differ by 0 exactly
             values, samples = values[:seeds] - values[seeds:], samples[:, :seeds] - samples[:, seeds:]
         drawn = np.random.default_rng([seed, 1]).multinomial(seeds, [1 / seeds] * seeds, size=len(samples))
-        return _metric(float(values.mean()), (samples * drawn).sum(axis=1) / seeds, self.n)
+        return with_interval(float(values.mean()), (samples * drawn).sum(axis=1) / seeds, self.n)
 
 
-def _metric(value: float, samples: np.ndarray, n: int) -> Metric:
+def draw_counts(n: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each example is in each resample, float64 (some, n), in portions that bound the memory."""
+    generator = np.random.default_rng(seed)
+    portion = max(1, _COUNTS_AT_ONCE // n)
+    for start in range(0, resamples, portion):
+        some = min(portion, resamples - start)
+        drawn = generator.integers(0, n, size=(some, n)) + n * np.arange(some)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=some * n).reshape(some, n).astype(np.float64)
+
+
+def with_interval(value: float, samples: np.ndarray, n: int) -> Metric:
+    """A score with the 2.5th and 97.5th percentile of its resamples; `n` is the number of examples."""
     low, high = np.quantile(samples, [0.025, 0.975])
     return Metric(float(value), float(low), float(high), n)
 
@@ -91,4 +106,4 @@ def _ratio(above: float, below: float, above_samples: np.ndarray, below_samples:
         raise DataError(
             f"no resample of {len(usable)} has a ratio", fix="judge on more examples or take more resamples"
         )
-    return _metric(above / below, above_samples[usable] / below_samples[usable], n)
+    return with_interval(above / below, above_samples[usable] / below_samples[usable], n)

@@ -27,12 +27,13 @@ from potstill.pipeline.inputs import model_facts
 from potstill.pipeline.job import Job, teacher_name
 from potstill.pipeline.prepare import source_rows
 from potstill.pipeline.results import read_split, task_facts, task_in
-from potstill.pipeline.scores_report import scores_block, start_in_words
+from potstill.pipeline.scores_report import has_gold, scores_block, start_in_words
+from potstill.pipeline.trust import Trust
 from potstill.pipeline.vocabulary import vocabulary_facts
 from potstill.storage import read_json
 from potstill.tasks import Task
 
-__all__ = ["assemble", "environment", "refused_report"]
+__all__ = ["assemble", "environment", "model_block", "refused_report"]
 
 SHOWN = 50
 
@@ -103,7 +104,8 @@ def _predictions(task: Task, arrays: Mapping[str, np.ndarray], role: str) -> dic
     return {split: task.predictions(logits) for split, logits in _by_split(arrays, role).items()}
 
 
-def _model_block(folder: Path) -> dict[str, Any]:
+def model_block(folder: Path) -> dict[str, Any]:
+    """What a model in a folder is: shape, architecture, parameters, bytes."""
     config, counts = read_config(folder), parameter_counts(folder)
     return {
         "shape": str(Shape.of(config)),
@@ -172,7 +174,7 @@ def refused_report(
     report = _base(job, done, seconds, threads)
     folder = done[name] / "model"
     score = dev[report["task"]["primary_metric"]]
-    teacher = {**_model_block(folder), **_origin(job, name), "score": score, "metrics": dev, "dev": dev}
+    teacher = {**model_block(folder), **_origin(job, name), "score": score, "metrics": dev, "dev": dev}
     report |= {"status": "refused", "refused_because": reason, "judged_on": "dev", "teacher": teacher}
     return report
 
@@ -191,8 +193,9 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
         predicted = {**predicted, "teacher": _predictions(scores.task, logits, "teacher")} if answers else predicted
     for role in ("teacher", "student") if job.scores is None else ("student",):
         folder = done[role] / "model"
-        report[role] = {**_model_block(folder), **_origin(job, role), **scores.block(predicted[role])}
+        report[role] = {**model_block(folder), **_origin(job, role), **scores.block(predicted[role])}
     report["student"] |= {"start": start_in_words(job), "vocabulary": vocabulary_facts(done)}
+    tempered = _trusted(job, scores, report, predicted, logits)
     if job.more:
         report["teachers"] = _teachers(job, done, scores, logits)
     compared = scores.judged in predicted.get("teacher", {})
@@ -204,8 +207,31 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     report |= _exports(job, done, scores, report["student"]["dev"][scores.task.primary_metric]["value"])
     report |= _curves(job, done)
     if compared:
-        report |= _disagreements(scores, logits)
+        report |= _disagreements(scores, tempered)
     return report
+
+
+def _trusted(
+    job: Job,
+    scores: _Scores,
+    report: dict[str, Any],
+    predicted: Mapping[str, Mapping[str, np.ndarray]],
+    logits: Mapping[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Fill in how far teacher and student can be trusted; returns their logits over their temperatures."""
+    known = job.scores is None or all(has_gold(job.scores, split) for split in scores.splits)
+    trust = Trust(scores.task, scores.splits, scores.judged, known, scores.resamples, scores.seed)
+    tempered: dict[str, np.ndarray] = {}
+    for role in ("teacher", "student"):
+        own = _by_split(logits, role)
+        if own.keys() != scores.splits.keys():
+            continue
+        fitted = trust.temperature(own)
+        report[role] |= trust.by_label(predicted[role]) | trust.calibration(own, fitted)
+        if role == "student":
+            report[role] |= trust.abstention(own, fitted)
+        tempered |= {f"{role}/{split}": array / (fitted.value if fitted else 1.0) for split, array in own.items()}
+    return tempered
 
 
 def _teachers(job: Job, done: Mapping[str, Path], scores: _Scores, logits: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -215,7 +241,7 @@ def _teachers(job: Job, done: Mapping[str, Path], scores: _Scores, logits: Mappi
     rows = []
     for name in names[1:]:
         block = scores.block(_predictions(scores.task, logits, name))
-        rows.append({**_model_block(done[name] / "model"), **_origin(job, name), **block})
+        rows.append({**model_block(done[name] / "model"), **_origin(job, name), **block})
     together = {}
     for split in scores.splits:
         answers = np.stack([logits[f"{name}/{split}"] for name in names])

@@ -13,20 +13,17 @@ from potstill.pipeline.assemble import assemble, refused_report
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.checked import checked_job
 from potstill.pipeline.estimates import reserve_seconds
+from potstill.pipeline.gate import standing
 from potstill.pipeline.inputs import threads, weight_bytes
 from potstill.pipeline.job import Job
 from potstill.pipeline.publish import publish, published
 from potstill.pipeline.results import read_split, task_in
-from potstill.pipeline.run import Run, opened
+from potstill.pipeline.run import OF_FINE_TUNING, Run, opened
 from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT, Reporter
-from potstill.report.wording import DECIMALS, metric_name, score
 from potstill.storage import ensure_space, read_json
 
 __all__ = ["budget_notes", "disk_bytes", "distill", "teacher_refusal"]
-
-ENOUGH = 0.02
-"""How far the lower end of a teacher's score must be above what one answer for all texts reaches."""
 
 MODEL_COPIES = 14
 """Copies of the teacher's size that a run may hold at once: models, moments, checkpoints, exports of both."""
@@ -48,7 +45,7 @@ def distill(settings: Settings, report: Reporter = SILENT) -> dict[str, Any]:
         KeyboardInterrupt: After the state was saved; the same call goes on.
     """
     out = Path(settings.run.out)
-    with opened(out, "data"):
+    with opened(out, "data", others=OF_FINE_TUNING):
         job = checked_job(settings, report)
         ensure_space(out, disk_bytes(job))
         for line in job.notes:
@@ -116,18 +113,12 @@ def teacher_refusal(job: Job, run: Run, name: str) -> GateRefused | None:
     examples, task = read_split(run.done["data"], "dev"), task_in(run.done["data"])
     assert examples is not None
     metrics = {metric: Metric(**values) for metric, values in dev.items()}
-    metric, found = task.primary_metric, metrics[task.primary_metric]
-    floor, constant = task.floor(examples.labels)
-    what = "" if metric == "accuracy" else f" {metric_name(metric)}"
     if doubt := task.doubts(metrics, examples.labels):
         run.report.warn(f"{called}: {doubt}")
-    if found.low - floor >= ENOUGH - 1e-12:
-        run.report.note(f"{called}: {score(found.value, metric)}{what} on dev, {constant} {score(floor, metric)}")
+    stands = standing(task, metrics, examples.labels, called)
+    if stands.passed:
+        run.report.note(stands.line)
         return None
-    reason = (
-        f"{called} scores {score(found.value, metric)}{what} on dev (at least {score(found.low, metric)} with 95 % "
-        f"confidence), {constant} {score(floor, metric)}"
-    )
     cause, gold = ("labels in another order than the teacher's, ", "a label") if task.labels else ("", "a score")
     fix = (
         f"this usually means {cause}an encoder that was not fine-tuned, too few dev rows to tell, or {gold} that the "
@@ -139,5 +130,4 @@ def teacher_refusal(job: Job, run: Run, name: str) -> GateRefused | None:
             f"the budget of {job.settings.run.budget:g} minutes left its fine-tuning {tuned['epochs']:.2g} of "
             f"{job.settings.teacher.epochs} epochs: allow more, or give a teacher that is fine-tuned"
         )
-    more = f"{ENOUGH:g}" if metric in DECIMALS else f"{100 * ENOUGH:g} points"
-    return GateRefused(reason, expected=f"{more} more, lower bound against {constant}", fix=fix)
+    return GateRefused(stands.line, expected=stands.expected, fix=fix)

@@ -3,17 +3,18 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from transformers import PretrainedConfig
 
-from potstill.config import RunSettings
+from potstill.config import DataSettings, RunSettings
 from potstill.data.columns import require_columns
 from potstill.data.encoding import TextEncoder
 from potstill.data.parts import Columns
-from potstill.data.sources import Source
+from potstill.data.sources import Source, resolve_data
 from potstill.data.tables import Table, read_table, read_texts
 from potstill.errors import DataError, ModelError
 from potstill.models.loading import check_encoder, longest_input, read_config
@@ -21,8 +22,10 @@ from potstill.progress import Reporter
 
 __all__ = [
     "check_texts",
+    "check_windows",
     "checked_model",
     "concat_tables",
+    "labelled_data",
     "model_facts",
     "plain_texts",
     "threads",
@@ -36,6 +39,35 @@ def threads(run: RunSettings) -> int:
     if run.threads is not None:
         return run.threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def labelled_data(settings: DataSettings, report: Reporter) -> tuple[dict[str, Source], Columns]:
+    """The labelled sources by role (train, dev, test), and where text, pair and label stand in them.
+
+    Raises:
+        SourceError: One that cannot be had.
+        SettingsError: One column in two parts.
+        DataError: One file in two roles: it would be judged by what it was taught.
+    """
+    data = {"train": resolve_data(settings.train, report=report)}
+    for role in ("dev", "test"):
+        if (name := getattr(settings, role)) is not None:
+            data[role] = resolve_data(name, split="test" if role == "test" else "train", report=report)
+    for (role, source), (other, same) in combinations(data.items(), 2):
+        if source.sha256 == same.sha256:
+            raise DataError(
+                f"data.{role} ({source.name}) and data.{other} ({same.name}) are the same file",
+                expected="different rows",
+                fix=f"leave data.{other} out to have it cut from train",
+            )
+    declared = data["train"].columns
+    return data, Columns.chosen(declared, text=settings.text, pair=settings.pair, label=settings.label)
+
+
+def check_windows(data: DataSettings, model: Source, config: PretrainedConfig, longest: int | None = None) -> None:
+    """Raise `ModelError` unless the model can read texts as `data` says: a length with room, a step within it."""
+    length = min(longest or data.max_length or longest_input(config), longest_input(config))
+    TextEncoder.from_folder(model.paths[0], max_length=length, long_text=data.long_text, step=data.step)
 
 
 def plain_texts(sources: Sequence[Source], report: Reporter) -> Iterator[str]:

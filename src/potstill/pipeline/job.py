@@ -8,19 +8,17 @@ from pathlib import Path
 
 from transformers import PretrainedConfig
 
-from potstill.config import Settings
+from potstill.config import Settings, TuningSettings
 from potstill.config.kinds import DEFAULT_SHAPE
-from potstill.data.encoding import TextEncoder
 from potstill.data.schema import Columns
 from potstill.data.sources import Source, resolve_data, resolve_model
-from potstill.errors import DataError, ModelError, SettingsError
-from potstill.models.loading import longest_input
+from potstill.errors import ModelError, SettingsError
 from potstill.models.student import Shape
 from potstill.models.teacher import has_classifier
 from potstill.pipeline.assistants import choose_assistants
 from potstill.pipeline.augmenting import Augmenting, choose_augmenting
 from potstill.pipeline.findings import ScoresFile
-from potstill.pipeline.inputs import check_texts, checked_model
+from potstill.pipeline.inputs import check_texts, check_windows, checked_model, labelled_data
 from potstill.pipeline.model_checks import (
     check_further,
     check_masked,
@@ -112,6 +110,18 @@ class Job:
         return _way(self.settings, self.start, self.recipe)
 
     @property
+    def tuning(self) -> TuningSettings:
+        """How teachers, and the small baseline, are fine-tuned."""
+        return self.settings.teacher
+
+    @property
+    def sources(self) -> tuple[tuple[str, Source], ...]:
+        """Every data source with its role, as the report names them."""
+        found = [*self.data.items(), *(("unlabelled", one) for one in self.unlabelled)]
+        found += [("text", one) for one in self.texts]
+        return (*found, *((("scores", self.scores.source),) if self.scores else ()))
+
+    @property
     def labelled(self) -> bool:
         """Whether train has gold labels."""
         return self.scores is None or self.scores.findings.gold["train"]
@@ -155,29 +165,24 @@ def prepare_job(settings: Settings, report: Reporter) -> Job:
     Raises:
         InputError: A source that cannot be had, a teacher that is no encoder, a shape that cannot be.
     """
-    data = {"train": resolve_data(settings.data.train, report=report)}
-    for role in ("dev", "test"):
-        if (name := getattr(settings.data, role)) is not None:
-            data[role] = resolve_data(name, split="test" if role == "test" else "train", report=report)
-    _check_roles(data)
-    columns = _columns(settings, data["train"])
+    data, columns = labelled_data(settings.data, report)
     unlabelled = tuple(resolve_data(name, report=report) for name in settings.data.unlabelled)
     if settings.teacher.scores is not None:
         settings = adapted(settings)
     teacher = resolve_model(settings.teacher.source or base_of(settings, STARTS), report=report)
     config = checked_model(teacher)
-    _check_windows(settings, teacher, config)
+    check_windows(settings.data, teacher, config)
     more = tuple(resolve_model(name, report=report) for name in settings.teacher.more)
     further = [checked_model(other) for other in more]
     for other, own in zip(more, further, strict=True):
-        _check_windows(settings, other, own)
+        check_windows(settings.data, other, own)
     _check_different((teacher, *more))
     _check_temperature(settings)
     start = None
     if settings.student.start is not None and settings.student.start not in STARTS:
         named = teacher if settings.teacher.scores else resolve_model(settings.student.start, report=report)
         start = named, checked_model(named)
-        _check_windows(settings, *start, longest=settings.student.max_length)
+        check_windows(settings.data, *start, longest=settings.student.max_length)
     side = student_side(settings, teacher, config, start)
     if settings.teacher.scores is not None and side.cut:
         side = replace(side, source=None)  # shrunk from the base, which is in the teacher's place
@@ -284,32 +289,6 @@ def _check_extras(settings: Settings) -> None:
             )
 
 
-def _columns(settings: Settings, train: Source) -> Columns:
-    declared = train.columns
-    columns = Columns(
-        text=settings.data.text or declared.get("text", "text"),
-        pair=settings.data.pair,
-        label=settings.data.label or declared.get("label", "label"),
-    )
-    named = [name for name in vars(columns).values() if name is not None]
-    if len(set(named)) < len(named):
-        raise SettingsError(
-            f"text, pair and label in the columns {', '.join(named)}", expected="a column for each", fix="name them"
-        )
-    return columns
-
-
-def _check_roles(data: dict[str, Source]) -> None:
-    """One file in two roles would be judged by what it was taught."""
-    for (role, source), (other, same) in combinations(data.items(), 2):
-        if source.sha256 == same.sha256:
-            raise DataError(
-                f"data.{role} ({source.name}) and data.{other} ({same.name}) are the same file",
-                expected="different rows",
-                fix=f"leave data.{other} out to have it cut from train",
-            )
-
-
 def _check_different(teachers: Sequence[Source]) -> None:
     for (number, one), (also, other) in combinations(enumerate(teachers, 1), 2):
         if one.sha256 == other.sha256:
@@ -338,12 +317,6 @@ def _check_temperature(settings: Settings) -> None:
             expected="one number: their answers are averaged at it",
             fix="set one temperature, or leave teacher.more out",
         )
-
-
-def _check_windows(settings: Settings, model: Source, config: PretrainedConfig, longest: int | None = None) -> None:
-    data = settings.data
-    length = min(longest or data.max_length or longest_input(config), longest_input(config))
-    TextEncoder.from_folder(model.paths[0], max_length=length, long_text=data.long_text, step=data.step)
 
 
 def _recipe(settings: Settings) -> Recipe:

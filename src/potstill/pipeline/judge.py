@@ -24,10 +24,18 @@ from potstill.pipeline.inputs import model_facts, threads
 from potstill.pipeline.job import Job
 from potstill.pipeline.results import length_of, read_split, task_of
 from potstill.pipeline.run import Context
+from potstill.pipeline.task_job import TaskJob
 from potstill.pipeline.teach import task_encoder
 from potstill.storage import digest_folder, read_json, write_arrays, write_json
 
-__all__ = ["export_stage", "latency_stage", "score_stage", "teacher_check_stage", "tfidf_stage"]
+__all__ = [
+    "export_stage",
+    "latency_stage",
+    "score_stage",
+    "teacher_check_stage",
+    "tfidf_stage",
+    "write_potstill_json",
+]
 
 SPLITS = ("dev", "test")
 LENGTHS = (16, 128)
@@ -38,18 +46,19 @@ def _splits(context: Context) -> dict[str, Examples]:
     return {name: examples for name, examples in found.items() if examples is not None}
 
 
-def _encodings(context: Context, job: Job, folder: Path, examples: Examples, stage: str) -> Encodings:
+def _encodings(context: Context, job: TaskJob, folder: Path, examples: Examples, stage: str) -> Encodings:
     """As the model of a stage reads them; `folder` is where it stands."""
     return task_encoder(job, folder, length_of(context, stage)).encode(examples.texts, examples.pairs)
 
 
-def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
+def score_stage(context: Context, job: TaskJob, models: dict[str, str], counted: str = "student") -> None:
     """Logits of each model on dev and test, in torch float32; the one time that test is looked at.
 
     Args:
         context: Of the stage.
         job: The run's.
         models: Role (teacher, teacher-2, student, hard_labels, small_pretrained) → name of the stage whose model it is.
+        counted: The role whose texts that were cut, or read in windows, are counted.
     """
     arrays: dict[str, np.ndarray] = {}
     counts: dict[str, dict[str, int]] = {"truncated": {}, "windowed": {}}
@@ -62,11 +71,12 @@ def score_stage(context: Context, job: Job, models: dict[str, str]) -> None:
             arrays[f"{role}/{split}"] = predict_logits(
                 engine, encodings, merge=task_of(context).merge, report=context.report
             )
-            if role == "student":
+            if role == counted:
                 counts["truncated"][split], counts["windowed"][split] = encodings.truncated, encodings.windowed
     train = read_split(context.done["data"], "train")
     assert train is not None
-    encodings = _encodings(context, job, context.done["student"] / "model", train, "student")
+    stage = models[counted]
+    encodings = _encodings(context, job, context.done[stage] / "model", train, stage)
     counts["truncated"]["train"], counts["windowed"]["train"] = encodings.truncated, encodings.windowed
     write_arrays(context.folder / "logits.safetensors", arrays)
     write_json(context.folder / "counts.json", counts)
@@ -95,21 +105,31 @@ def _formats(job: Job) -> list[tuple[FormatName, EnginePrecision]]:
     return [(cast(FormatName, form), cast(EnginePrecision, precision)) for form, precision in named]
 
 
-def _engine(folder: Path, form: str, precision: str, job: Job) -> Engine:
+def _engine(folder: Path, form: str, precision: str, job: TaskJob) -> Engine:
     """The engine of an export; `form` is torch, onnx or openvino."""
     engine = ENGINE_OF_FORMAT[cast(FormatName, form)]
     return load_engine(folder, engine, cast(EnginePrecision, precision), threads=threads(job.settings.run))
 
 
-def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
-    """What `transformers` has no place for, beside the model: see contracts in docs/architecture.md."""
-    task = task_of(context)
-    settings = job.settings.data
-    source: dict[str, Any] = {"teacher": model_facts(job.teacher)}
-    if job.more:
-        source["more"] = [model_facts(other) for other in job.more]
+def _made_from(job: Job) -> dict[str, Any]:
+    """What taught the student, as potstill.json names it."""
     if job.scores is not None:
-        source = {"teacher": model_facts(job.scores.source), "base": model_facts(job.teacher)}
+        return {"teacher": model_facts(job.scores.source), "base": model_facts(job.teacher)}
+    more = {"more": [model_facts(other) for other in job.more]} if job.more else {}
+    return {"teacher": model_facts(job.teacher), **more}
+
+
+def write_potstill_json(context: Context, job: TaskJob, folder: Path, length: int, source: dict[str, Any]) -> None:
+    """What `transformers` has no place for, beside the model: see contracts in docs/architecture.md.
+
+    Args:
+        context: Of a stage after the data's.
+        job: The run's.
+        folder: The model's.
+        length: Its longest input in tokens.
+        source: What it was made from.
+    """
+    task, settings = task_of(context), job.settings.data
     write_json(
         folder / "potstill.json",
         {
@@ -117,7 +137,7 @@ def write_potstill_json(context: Context, job: Job, folder: Path) -> None:
             "task": task.kind,
             "labels": list(task.labels),
             "pair": task.pair,
-            "max_length": min(length_of(context, "student"), longest_input(read_config(folder))),
+            "max_length": min(length, longest_input(read_config(folder))),
             "long_text": settings.long_text,
             "step": settings.step,
             "source": {**source, "potstill": __version__},
@@ -135,7 +155,7 @@ def export_stage(context: Context, job: Job) -> None:
 
     folder = context.folder / "student"
     shutil.copytree(context.done["student"] / "model", folder)
-    write_potstill_json(context, job, folder)
+    write_potstill_json(context, job, folder, length_of(context, "student"), _made_from(job))
     splits = _splits(context)
     train = read_split(context.done["data"], "train")
     assert train is not None

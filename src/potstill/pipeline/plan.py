@@ -13,7 +13,7 @@ from potstill.pipeline.checked import checked_job
 from potstill.pipeline.distill import budget_notes, disk_bytes
 from potstill.pipeline.estimates import candidates_seconds, reserve_seconds, student_size, training_seconds
 from potstill.pipeline.job import Job, teacher_name
-from potstill.pipeline.run import Run, check_folder
+from potstill.pipeline.run import OF_FINE_TUNING, Run, check_folder
 from potstill.pipeline.stages import build_stages
 from potstill.progress import SILENT
 
@@ -30,7 +30,7 @@ def plan(settings: Settings) -> dict[str, Any]:
         InputError: As `distill` would.
     """
     out = Path(settings.run.out)
-    check_folder(out, "data")
+    check_folder(out, "data", others=OF_FINE_TUNING)
     job = checked_job(settings, SILENT)
     run = Run(out, SILENT)
     teacher = parameter_counts(encoder_shapes(job.config))

@@ -2,20 +2,19 @@
 
 from typing import Any
 
-from potstill.config import DataSettings
-from potstill.data.schema import GoldRule, LabelRule, ScoreRule, SplitRule, Splits, load_splits
+from potstill.data.schema import SplitRule, Splits, load_splits
 from potstill.data.sources import Source
 from potstill.data.tables import Table, read_table
 from potstill.pipeline.inputs import unlabelled_table
-from potstill.pipeline.job import Job
 from potstill.pipeline.run import Context
+from potstill.pipeline.task_job import TaskJob
 from potstill.storage import write_json
-from potstill.tasks import balanced_weights
+from potstill.tasks import balanced_weights, make_task
 
 __all__ = ["source_rows", "split_data", "write_splits"]
 
 
-def split_data(context: Context, job: Job) -> None:
+def split_data(context: Context, job: TaskJob) -> None:
     """Read the sources, check rows and labels, cut missing splits, take out overlaps; write each split."""
     settings = job.settings.data
     columns = [name for name in (job.columns.text, job.columns.pair) if name is not None]
@@ -33,14 +32,16 @@ def split_data(context: Context, job: Job) -> None:
         unlabelled=unlabelled_table(job.unlabelled, job.columns, header=settings.header, report=context.report)
         if job.unlabelled
         else None,
-        labels=_gold_rule(settings),
+        labels=make_task(settings.task).gold_rule(
+            threshold=settings.label_threshold, margin=settings.label_margin or 0.0
+        ),
         rule=SplitRule(settings.dev_share, settings.test_share, settings.bad_rows, settings.rows),
         report=context.report,
     )
     write_splits(context, job, splits)
 
 
-def write_splits(context: Context, job: Job, splits: Splits, **more: Any) -> None:
+def write_splits(context: Context, job: TaskJob, splits: Splits, **more: Any) -> None:
     """Each split as an Arrow file, and what was found out in facts.json; `more` goes there too."""
     for name in ("train", "dev", "test", "unlabelled"):
         examples = getattr(splits, name)
@@ -62,18 +63,9 @@ def write_splits(context: Context, job: Job, splits: Splits, **more: Any) -> Non
     write_json(context.folder / "facts.json", made)
 
 
-def _gold_rule(settings: DataSettings) -> GoldRule:
-    """How cells of the label column are read, by the task."""
-    if settings.task == "regression":
-        return ScoreRule()
-    return LabelRule(settings.label_threshold, settings.label_margin or 0.0)
-
-
-def source_rows(job: Job) -> list[dict[str, Any]]:
+def source_rows(job: TaskJob) -> list[dict[str, Any]]:
     """Every data source of a run, as its report names it."""
-    roles = [*job.data.items(), *(("unlabelled", s) for s in job.unlabelled), *(("text", s) for s in job.texts)]
-    roles += [("scores", job.scores.source)] if job.scores else []
     return [
         {"role": role, "source": s.name, "sha256": s.sha256, "licence": s.licence, "origin": s.origin}
-        for role, s in roles
+        for role, s in job.sources
     ]

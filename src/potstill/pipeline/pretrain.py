@@ -1,6 +1,5 @@
 """Pre-training: plain text in, an encoder with a trained head out, judged on text that it has not seen."""
 
-import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ from potstill.data.masking import MaskRule, MaskVocabulary
 from potstill.data.overlaps import place_of, text_keys, texts_without
 from potstill.data.packing import open_packed, pack_texts
 from potstill.data.sources import Source, resolve_data, resolve_model
-from potstill.errors import DataError, StorageError
+from potstill.errors import DataError
 from potstill.evaluation.cost import parameter_counts
 from potstill.models.dropout import set_dropout
 from potstill.models.loading import longest_input
@@ -32,12 +31,13 @@ from potstill.models.student import Shape, random_student
 from potstill.pipeline.assemble import environment
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.inputs import check_texts, checked_model, model_facts, plain_texts, threads, weight_bytes
+from potstill.pipeline.publish import publish_model
 from potstill.pipeline.run import Context, Run, Stage, opened
 from potstill.pipeline.teach import save_model
 from potstill.pipeline.training import Conditions, phase_facts, run_training
 from potstill.pretraining import HeldOut, MaskedLM, unigram
 from potstill.progress import SILENT, Reporter
-from potstill.storage import atomic_folder, ensure_space, read_json, verify_folder, write_json
+from potstill.storage import ensure_space, read_json, write_json
 from potstill.training import Schedule
 
 __all__ = ["pretrain"]
@@ -113,23 +113,7 @@ def pretrain(settings: PretrainSettings, report: Reporter = SILENT) -> dict[str,
                 write_settings(settings, out / "settings.toml")
         shutil.rmtree(out / "scratch", ignore_errors=True)
         made = _assemble(job, run)
-        if not run.worked and (before := _published(made, out)) is not None:
-            return before
-        with atomic_folder(out / "model", {"made_by": "potstill"}) as work:
-            shutil.copytree(run.done["pretrain"] / "model", work, dirs_exist_ok=True)
-        write_json(out / "pretrain.json", made)
-        return made
-
-
-def _published(made: dict[str, Any], out: Path) -> dict[str, Any] | None:
-    """What pretrain.json holds, where that and model/ already are what this run would leave; else None."""
-    try:
-        before = read_json(out / "pretrain.json")
-        verify_folder(out / "model")
-    except StorageError:
-        return None
-    own = json.loads(json.dumps({**made, "created": None}))
-    return before if isinstance(before, dict) and {**before, "created": None} == own else None
+        return publish_model(made, run.done["pretrain"] / "model", out, "pretrain.json", worked=run.worked)
 
 
 def _prepare(settings: PretrainSettings, report: Reporter) -> _Job:

@@ -9,10 +9,11 @@ from typing import Any
 
 from potstill.engines import ENGINE_OF_FORMAT
 from potstill.errors import StorageError
+from potstill.pipeline.trust import of_deployment
 from potstill.report import write_card, write_report
 from potstill.storage import MANIFEST, atomic_folder, read_json, verify_folder, write_json
 
-__all__ = ["publish", "published"]
+__all__ = ["publish", "publish_model", "published"]
 
 _OF_THE_CALL = ("created", "command", "conclusion")
 """Keys of a report that another call with the same result may change, or that writing it fills in."""
@@ -50,7 +51,7 @@ def publish(report: Mapping[str, Any], student: Path | None, out: Path) -> dict[
         with atomic_folder(out / "student", {"made_by": "potstill"}) as work:
             shutil.copytree(student, work, copy_function=_link, dirs_exist_ok=True)
             (work / MANIFEST).unlink(missing_ok=True)
-            facts = read_json(student / "potstill.json")
+            facts = {**read_json(student / "potstill.json"), **of_deployment(finished["student"])}
             best = finished.get("best_export")
             if best is not None:
                 engine = ENGINE_OF_FORMAT[best["format"]]
@@ -59,6 +60,34 @@ def publish(report: Mapping[str, Any], student: Path | None, out: Path) -> dict[
             write_json(work / "potstill.json", facts)
             write_card(finished, work)
     return finished
+
+
+def publish_model(made: dict[str, Any], model: Path, out: Path, name: str, *, worked: bool) -> dict[str, Any]:
+    """Write model/ and the result beside it, and return what the result's file then holds.
+
+    Args:
+        made: The result.
+        model: The stage's folder that becomes model/.
+        out: The run folder.
+        name: The result's file.
+        worked: Whether any stage was run. If not, and both already are what this would leave, nothing is written.
+    """
+    if not worked and (before := _unchanged(made, out, name)) is not None:
+        return before
+    with atomic_folder(out / "model", {"made_by": "potstill"}) as work:
+        shutil.copytree(model, work, dirs_exist_ok=True)
+    write_json(out / name, made)
+    return made
+
+
+def _unchanged(made: dict[str, Any], out: Path, name: str) -> dict[str, Any] | None:
+    try:
+        before = read_json(out / name)
+        verify_folder(out / "model")
+    except StorageError:
+        return None
+    own = json.loads(json.dumps({**made, "created": None}))
+    return before if isinstance(before, dict) and {**before, "created": None} == own else None
 
 
 def _link(source: str, target: str) -> str:

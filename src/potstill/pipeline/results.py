@@ -64,9 +64,9 @@ def length_of(context: Context, stage: str = "teacher") -> int:
 
     Of what is made from the student's start, as the start's did. Where scores teach, the base stands for the teacher.
     """
-    root = context.done.get("teacher") or context.done["base"]
     path = context.done.get("start" if stage in OF_STUDENT else stage, Path()) / "task.json"
-    path = path if path.is_file() else root / "task.json"
+    if not path.is_file():
+        path = (context.done.get("teacher") or context.done["base"]) / "task.json"
     return int(read_json(path)["max_length"])
 
 

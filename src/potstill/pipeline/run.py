@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,15 @@ from potstill.storage import (
     write_json,
 )
 
-__all__ = ["SCHEMA_VERSION", "Context", "Run", "Stage", "check_folder", "opened"]
+__all__ = ["OF_DISTILLATION", "OF_FINE_TUNING", "SCHEMA_VERSION", "Context", "Run", "Stage", "check_folder", "opened"]
 
 SCHEMA_VERSION = 1
 """Part of every key: raised when a stage's result changes its meaning."""
+
+OF_DISTILLATION = ("teacher", "base")
+OF_FINE_TUNING = ("fine-tune",)
+"""What a run has right after the stage `data`, with which both commands begin: it tells the folder of one from the
+other's."""
 
 _SHORT = 12
 """Characters of a key in a folder's name."""
@@ -147,15 +152,16 @@ class Run:
         return folder
 
 
-def check_folder(out: Path, first: str, *, by_key: bool = False) -> None:
+def check_folder(out: Path, first: str, *, by_key: bool = False, others: Collection[str] = ()) -> None:
     """Raise `StorageError` unless `out` is absent, empty, or the folder of a run whose first stage is `first`.
 
-    `by_key`: as in `Run`.
+    `by_key`: as in `Run`; `others`: stages that runs of other commands with the same first stage have.
     """
     check_run_folder(out)
     stages = out / "stages"
     held = sorted(path.name for path in stages.iterdir() if path.name[0] != ".") if stages.is_dir() else []
-    if held and first not in ({name.rpartition("-")[0] for name in held} if by_key else held):
+    names = {name.rpartition("-")[0] for name in held} if by_key else set(held)
+    if held and (first not in names or names & set(others)):
         raise StorageError(
             f"{out} is the folder of another command's run (its stages: {', '.join(held[:4])})",
             expected="a new or empty folder, or that of such a run",
@@ -164,7 +170,7 @@ def check_folder(out: Path, first: str, *, by_key: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def opened(out: Path, first: str, *, by_key: bool = False) -> Iterator[None]:
+def opened(out: Path, first: str, *, by_key: bool = False, others: Collection[str] = ()) -> Iterator[None]:
     """Hold a run folder, checked by `check_folder`, for this process; libraries are quiet meanwhile.
 
     What a process that was killed while it wrote a result left is removed.
@@ -178,7 +184,7 @@ def opened(out: Path, first: str, *, by_key: bool = False) -> Iterator[None]:
             expected="one, which uses every core",
             fix="start it without torchrun; several processes can share a training from Python (docs/speed.md)",
         )
-    check_folder(out, first, by_key=by_key)
+    check_folder(out, first, by_key=by_key, others=others)
     with lock(out), _quiet_libraries():
         for half in (*(out / "stages").glob(".*.tmp-*"), *out.glob(".*.tmp-*")):
             shutil.rmtree(half, ignore_errors=True)

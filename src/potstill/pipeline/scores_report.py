@@ -15,7 +15,7 @@ from potstill.pipeline.job import Job
 from potstill.pipeline.results import read_split
 from potstill.report.wording import model_name
 
-__all__ = ["scores_block", "start_in_words"]
+__all__ = ["has_gold", "scores_block", "start_in_words"]
 
 
 class Measures(Protocol):
@@ -49,8 +49,8 @@ def scores_block(teacher: ScoresFile, data: Path, measures: Measures) -> tuple[d
         `teacher` of report.json, without a score where dev or test has no gold labels or no scores; and, by split,
         float32 (n, C).
     """
-    arrays, gold = load_file(data / "scores.safetensors"), teacher.findings.gold
-    told = {"train": gold["train"], **{split: _is_gold(gold, split) for split in measures.splits}}
+    arrays = load_file(data / "scores.safetensors")
+    told = {split: has_gold(teacher, split) for split in ("train", *measures.splits)}
     found: dict[str, dict[str, Any]] = {}
     covered: dict[str, int] = {}
     for split in ("train", "dev", "test", "unlabelled"):
@@ -81,8 +81,9 @@ def scores_block(teacher: ScoresFile, data: Path, measures: Measures) -> tuple[d
     return block | _judged(measures, found, complete), complete
 
 
-def _is_gold(gold: Mapping[str, bool], split: str) -> bool:
-    """A split cut out of train has train's labels."""
+def has_gold(teacher: ScoresFile, split: str) -> bool:
+    """Whether a split has gold labels; one cut out of train has train's."""
+    gold = teacher.findings.gold
     return gold.get(split, gold["train"])
 
 

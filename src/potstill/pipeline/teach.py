@@ -20,9 +20,9 @@ from potstill.models.forward import run_logits
 from potstill.models.loading import longest_input, read_config
 from potstill.models.teacher import has_classifier, load_classifier
 from potstill.pipeline.budget import Budget
-from potstill.pipeline.job import Job
 from potstill.pipeline.results import split_of, task_of
 from potstill.pipeline.run import Context
+from potstill.pipeline.task_job import TaskJob
 from potstill.pipeline.training import phase_facts, run_training
 from potstill.recipes.fine_tuning import FineTuning
 from potstill.tasks import Task
@@ -57,7 +57,7 @@ def save_model(model: PreTrainedModel, folder: Path, tokenizer_from: Path) -> No
     copy_tokenizer(tokenizer_from, folder)
 
 
-def with_head(context: Context, job: Job, folder: Path) -> PreTrainedModel:
+def with_head(context: Context, job: TaskJob, folder: Path) -> PreTrainedModel:
     """The model in `folder` with a head for the task: its own where that fits, else a fresh one."""
     task = task_of(context)
     load = partial(load_classifier, folder, task.labels, problem_type=task.problem_type)
@@ -70,7 +70,7 @@ def with_head(context: Context, job: Job, folder: Path) -> PreTrainedModel:
     return load(new_head=True, answers=answers, seed=job.settings.run.seed)
 
 
-def choose_length(job: Job, encoder: TextEncoder, examples: Examples, longest: int) -> int:
+def choose_length(job: TaskJob, encoder: TextEncoder, examples: Examples, longest: int) -> int:
     """`data.max_length`, or the shortest of 64, 128, 256, 512 … that holds 95 % of the training texts."""
     if job.settings.data.max_length is not None:
         return min(job.settings.data.max_length, longest)
@@ -81,7 +81,7 @@ def choose_length(job: Job, encoder: TextEncoder, examples: Examples, longest: i
     return min(longest, next((size for size in (64, 128, 256, 512, 1024, 2048, 4096) if size >= wanted), longest))
 
 
-def task_encoder(job: Job, folder: Path, length: int) -> TextEncoder:
+def task_encoder(job: TaskJob, folder: Path, length: int) -> TextEncoder:
     """The encoder of a model's folder under the task's settings for long texts."""
     settings = job.settings.data
     return TextEncoder.from_folder(
@@ -112,7 +112,7 @@ def dev_score(task: Task, model: PreTrainedModel, encodings: Encodings, gold: np
 
 def fine_tune(
     context: Context,
-    job: Job,
+    job: TaskJob,
     model: PreTrainedModel,
     encoder: TextEncoder,
     examples: Examples,

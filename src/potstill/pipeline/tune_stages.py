@@ -15,16 +15,18 @@ from transformers import PreTrainedModel
 
 from potstill.data.encoding import TextEncoder
 from potstill.data.examples import Examples, is_labelled
+from potstill.data.sources import Source
 from potstill.models.loading import longest_input, read_config
 from potstill.models.teacher import load_classifier
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job, is_trained, teacher_name
 from potstill.pipeline.results import length_of, model_of, split_of, task_of
 from potstill.pipeline.run import Context
+from potstill.pipeline.task_job import TaskJob
 from potstill.pipeline.teach import choose_length, dev_score, fine_tune, save_model, task_encoder
 from potstill.storage import atomic_folder, read_json, write_json
 
-__all__ = ["hard_labels_stage", "small_baseline_stage", "teacher_stage"]
+__all__ = ["fine_tune_stage", "hard_labels_stage", "small_baseline_stage", "teacher_stage"]
 
 BERT_GRID = tuple(product((16, 32), (5e-5, 3e-5, 2e-5), (2, 3, 4)))
 """Batch size, learning rate, epochs: Devlin et al., A.3."""
@@ -35,31 +37,46 @@ def teacher_stage(context: Context, job: Job, budget: Budget, number: int = 1) -
 
     Of several teachers `number` says which, from 1.
     """
-    source, settings = job.teachers[number - 1], job.settings.teacher
-    task, folder = task_of(context), source.paths[0]
-    trained = is_trained(job, source)
-    limit = longest_input(read_config(folder))
-    if (job.settings.data.max_length or 0) > limit:
-        context.report.warn(f"data.max_length = {job.settings.data.max_length}: the teacher reads {limit} tokens")
-    encoder = TextEncoder.from_folder(folder, max_length=limit)
-    length = choose_length(job, encoder, split_of(context, "train"), limit)
-    write_json(context.folder / "task.json", {"max_length": length, "trained_here": not trained})
-    if trained:
-        model = load_classifier(
-            folder, task.labels, problem_type=task.problem_type, assume_order=settings.same_label_order
-        )
-        facts: dict[str, Any] = {}
-    else:
-        model, facts = _fine_tuned(context, job, budget, folder, length, stage=teacher_name(number))
+    source = job.teachers[number - 1]
+    if not is_trained(job, source):
+        fine_tune_stage(context, job, budget, source, stage=teacher_name(number), called="the teacher")
+        return
+    task, folder, order = task_of(context), source.paths[0], job.settings.teacher.same_label_order
+    length = _length(context, job, folder, "the teacher")
+    write_json(context.folder / "task.json", {"max_length": length, "trained_here": False})
+    model = load_classifier(folder, task.labels, problem_type=task.problem_type, assume_order=order)
     save_model(model, context.folder / "model", folder)
-    write_json(context.folder / "training.json", {"fine-tuning": facts} if facts else {})
+    write_json(context.folder / "training.json", {})
+
+
+def fine_tune_stage(
+    context: Context, job: TaskJob, budget: Budget, source: Source, *, stage: str, called: str = "the model"
+) -> None:
+    """Fine-tune an encoder on the task: write its length, model and training facts.
+
+    `stage` names its share of the budget, and `called` it in messages.
+    """
+    folder = source.paths[0]
+    length = _length(context, job, folder, called)
+    write_json(context.folder / "task.json", {"max_length": length, "trained_here": True})
+    model, facts = _fine_tuned(context, job, budget, folder, length, stage=stage)
+    save_model(model, context.folder / "model", folder)
+    write_json(context.folder / "training.json", {"fine-tuning": facts})
+
+
+def _length(context: Context, job: TaskJob, folder: Path, called: str) -> int:
+    """Longest input of the model in `folder`, of which messages speak as `called`."""
+    limit, wanted = longest_input(read_config(folder)), job.settings.data.max_length
+    if (wanted or 0) > limit:
+        context.report.warn(f"data.max_length = {wanted}: {called} reads {limit} tokens")
+    return choose_length(job, TextEncoder.from_folder(folder, max_length=limit), split_of(context, "train"), limit)
 
 
 def _fine_tuned(
-    context: Context, job: Job, budget: Budget, folder: Path, length: int, *, stage: str
+    context: Context, job: TaskJob, budget: Budget, folder: Path, length: int, *, stage: str
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """The encoder in `folder` with a head for the task, by the teacher's settings; of a grid, the best on dev."""
-    task, settings = task_of(context), job.settings.teacher
+    """The encoder in `folder` with a head for the task, by the settings of tuning; of a grid, the best on dev."""
+    task, settings = task_of(context), job.tuning
     train, dev, encoder = split_of(context, "train"), split_of(context, "dev"), task_encoder(job, folder, length)
     load = partial(load_classifier, labels=task.labels, problem_type=task.problem_type)
     own = {"warmup": settings.warmup, "weight_decay": settings.weight_decay}

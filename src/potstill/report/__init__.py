@@ -1,6 +1,6 @@
 """What a run found, for people: report.json checked, report.html, and the student's model card.
 
-    schema      the shape of report.json
+    schema      the shape of report.json; measures: its parts that hold scores
     checks      reads one; what must hold between its fields
     wording     figures as words
     conclusion  the plain sentences

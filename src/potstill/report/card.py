@@ -15,6 +15,7 @@ from potstill.report.checks import validate
 from potstill.report.conclusion import cautions, headline
 from potstill.report.schema import Baseline, Metrics, ModelFacts, Report, ScoresFacts, Student, Teacher
 from potstill.report.tables import facts, metric_names, origins
+from potstill.report.trust import wanted_rows
 from potstill.report.wording import (
     baseline_name,
     clean,
@@ -27,6 +28,7 @@ from potstill.report.wording import (
     score,
     score_range,
     setting,
+    share,
     size,
     times,
 )
@@ -85,6 +87,7 @@ def render_card(report: Mapping[str, Any]) -> str:
         " ".join([_md(headline(parsed)), *(_md(caution) for caution in cautions(parsed))]),
         *_use(parsed),
         *_scores(parsed, parsed.student),
+        *_confidence(parsed, parsed.student),
         *_exports(parsed),
         *_making(parsed, parsed.student),
         *_data(parsed),
@@ -215,6 +218,40 @@ def _scores(report: Report, student: Student) -> Iterator[str]:
     against = ", against the teacher's own answers" if report.against_teacher else ""
     yield f"On {report.judged_on} ({student.score.n:,} examples){against}, with 95 % bootstrap intervals."
     yield _table(["model", *map(metric_name, names), "parameters"], rows)
+
+
+def _confidence(report: Report, student: Student) -> Iterator[str]:
+    calibration = student.calibration
+    if calibration is None:
+        return
+    before, after = (score(one.metrics["ece"].value, "ece") for one in (calibration.before, calibration.after))
+    yield "## Confidence"
+    if calibration.reason is not None:
+        yield (
+            f"Probabilities are those of the logits as they come (no temperature was fitted: {calibration.reason}). On "
+            f"{report.judged_on} they are off by {before} on average (expected calibration error)."
+        )
+    else:
+        value = f"{calibration.temperature:.4g}"
+        yield (
+            f"`potstill predict .` divides logits by a temperature of {value}, fitted to {calibration.n:,} dev "
+            f"examples, before the softmax; with transformers, write `(logits / {value}).softmax(-1)`. On "
+            f"{report.judged_on} this takes the expected calibration error from {before} to {after}. Answers stay as "
+            "they are."
+        )
+    rows = []
+    for wanted, row in wanted_rows(report):
+        if row is not None:
+            found = (row.judged_coverage, row.judged_precision)
+            rows.append(
+                [share(wanted, 0), f"{row.confidence:.4g}", *(share(one.value) if one else "–" for one in found)]
+            )
+    if rows:
+        yield (
+            "Doubtful answers can be withheld: `potstill predict . --wanted-precision 0.95`. Thresholds are chosen "
+            f"where dev makes sure of the precision; coverage and precision are those on {report.judged_on}."
+        )
+        yield _table(["wanted precision", "answered from", "coverage", "precision"], rows, words=())
 
 
 def _score_row(title: str, model: Teacher | ModelFacts | Baseline, names: list[str], report: Report) -> list[str]:

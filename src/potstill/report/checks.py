@@ -10,12 +10,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from potstill.errors import DataError
+from potstill.report.measures import Calibration, LabelScores
 from potstill.report.schema import Interval, Metrics, ModelFacts, Report, Score, Teacher
 
 __all__ = ["contradictions", "validate"]
 
 # Every metric that the report names lies in this range, so that a percentage in place of a fraction is seen.
 _RANGES = {"matthews": (-1.0, 1.0), "pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "rmse": (0.0, math.inf)}
+_RANGES |= {"nll": (0.0, math.inf), "brier": (0.0, 2.0)}
 _TOLERANCE = 0.02  # relative; figures are rounded here and there
 
 
@@ -54,7 +56,7 @@ def _described(fault: Mapping[str, Any]) -> str:
 
 def contradictions(report: Report) -> list[str]:
     """One line for each place where a report contradicts itself; an empty list where it does not."""
-    checks = (_task, _complete, _scores, _intervals, _confusions, _ratios, _exports, _disagreements)
+    checks = (_task, _complete, _scores, _intervals, _confusions, _trust, _ratios, _exports, _disagreements)
     return [fault for check in checks for fault in check(report)]
 
 
@@ -73,6 +75,11 @@ def _metrics(report: Report) -> Iterator[tuple[str, Metrics]]:
             yield f"{place}.score", {primary: model.score}
         yield f"{place}.metrics", model.metrics
         yield f"{place}.dev", model.dev or {}
+        if model.calibration is not None:
+            yield f"{place}.calibration.before", model.calibration.before.metrics
+            yield f"{place}.calibration.after", model.calibration.after.metrics
+        for label, one in (model.by_label or {}).items():
+            yield f"{place}.by_label.{label}", {"precision": one.precision, "recall": one.recall, "f1": one.f1}
     together = {"together": report.teachers.together} if report.teachers else {}
     for name, baseline in {**report.baselines, **together}.items():
         yield f"baselines.{name}.score", {primary: baseline.score}
@@ -165,6 +172,45 @@ def _confusions(report: Report) -> Iterator[str]:
         total = sum(report.student_errors.model_dump().values())
         if total != report.student.score.n:
             yield f"student_errors: holds {total} examples, student.score {report.student.score.n}"
+
+
+def _trust(report: Report) -> Iterator[str]:
+    for place, model in _models(report):
+        if model.score is None:
+            continue
+        if model.by_label is not None:
+            yield from _by_label(f"{place}.by_label", model.by_label, report.task.labels, model.score.n)
+        if model.calibration is not None:
+            yield from _calibration(f"{place}.calibration", model.calibration, model.score.n)
+    abstention = report.student.abstention if report.student else None
+    if abstention is None:
+        return
+    found = [one.confidence for one in abstention.thresholds]
+    if found != sorted(set(found)):
+        yield "student.abstention.thresholds: not by rising confidence"
+    for one in abstention.wanted:
+        if one.confidence is not None and one.confidence not in found:
+            yield f"student.abstention.wanted: {one.confidence} is the confidence of no threshold"
+
+
+def _by_label(place: str, found: Mapping[str, LabelScores], labels: list[str], n: int) -> Iterator[str]:
+    if list(found) != labels:
+        yield f"{place}: not the labels of task.labels, in their order"
+    for kind in ("support", "predicted"):
+        total = sum(getattr(one, kind) for one in found.values())
+        if total != n:
+            yield f"{place}: {kind} holds {total} examples, the score {n}"
+
+
+def _calibration(place: str, found: Calibration, n: int) -> Iterator[str]:
+    if found.reason is not None and found.temperature != 1:
+        yield f"{place}.temperature: {found.temperature}, but reason says that none was fitted"
+    for name, one in (("before", found.before), ("after", found.after)):
+        total = sum(each.n for each in one.bins)
+        if total != n:
+            yield f"{place}.{name}: holds {total} examples, the score {n}"
+        if absent := {"ece", "nll", "brier"} - one.metrics.keys():
+            yield f"{place}.{name}.metrics: {min(absent)} is absent"
 
 
 def _ratios(report: Report) -> Iterator[str]:

@@ -21,7 +21,7 @@ from potstill.report.wording import (
     times,
 )
 
-__all__ = ["CUT_SHORT", "UNSTEADY", "WIDE", "cautions", "conclude", "headline"]
+__all__ = ["CUT_SHORT", "MISJUDGED", "UNSTEADY", "WIDE", "cautions", "conclude", "headline"]
 
 WIDE = 0.05
 """Retention's interval is called wide from this width on (as a fraction of the teacher's score)."""
@@ -31,6 +31,9 @@ UNSTEADY = 3.0
 
 CUT_SHORT = 0.1
 """A training is called cut short below this share of its recipe's steps."""
+
+MISJUDGED = 0.05
+"""Probabilities are called wrong where their calibration error is surely above this, as a fraction."""
 
 _TAUGHT = {"teacher": "the teacher", "student": "the student", "general": "general distillation"}
 _ALIKE = 1.02  # ratios below this are "as large", "as fast"
@@ -202,6 +205,7 @@ def _evidence(report: Report) -> Iterator[str]:
         yield f"The interval of what is kept is {width} wide: {report.student.score.n:,} examples say no more."
     if report.judged_on == "dev":
         yield "There is no test split: all is judged on dev, which also chose settings, so expect a little less."
+    yield from _misjudged(report)
     yield from _poor_scores(report)
     if kept and kept.low > 1.0 and report.teacher.scores is not None:
         yield "The student scores more than its teacher: the scores are the weaker of the two."
@@ -213,6 +217,20 @@ def _evidence(report: Report) -> Iterator[str]:
     yield from _unsteady(report)
     if report.exports and report.best is None and report.status == "complete":
         yield "No export was accepted: use the student as it is, with transformers."
+
+
+def _misjudged(report: Report) -> Iterator[str]:
+    """Probabilities that cannot be read as chances, whatever was done about them."""
+    calibration = report.student.calibration if report.student else None
+    if calibration is None:
+        return
+    off = calibration.after.metrics["ece"]
+    if off.low > MISJUDGED:
+        tried = "" if calibration.reason else f", at its temperature of {calibration.temperature:.3g}"
+        yield (
+            f"The student's probabilities are {100 * off.value:.0f} points off on average{tried}: they rank its "
+            "answers, and do not say how often these are right."
+        )
 
 
 def _poor_scores(report: Report) -> Iterator[str]:

@@ -13,7 +13,17 @@ from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-__all__ = ["Reference", "Series", "bar", "dot", "line_chart", "split_bar", "thinned", "ticks"]
+__all__ = [
+    "Reference",
+    "Series",
+    "bar",
+    "dot",
+    "line_chart",
+    "reliability_diagram",
+    "split_bar",
+    "thinned",
+    "ticks",
+]
 
 _WIDTH, _HEIGHT = 420.0, 230.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 18.0, 14.0, 34.0
@@ -160,6 +170,7 @@ def line_chart(
     title: str,
     x_label: str,
     percent: bool = False,
+    x_percent: bool = False,
     from_zero: bool = False,
     reference: Reference | None = None,
 ) -> Markup:
@@ -170,6 +181,7 @@ def line_chart(
         title: What a screen reader says.
         x_label: Stands under the axis.
         percent: The y values are fractions, shown as percentages.
+        x_percent: So are the x values.
         from_zero: The y axis begins at 0 (where it is not logarithmic).
         reference: A horizontal line with a name.
 
@@ -182,12 +194,52 @@ def line_chart(
     across = _Axis(min(0, *xs), max(1, *xs), _LEFT, _WIDTH - _RIGHT)
     up = _y_axis(ys, from_zero)
     content = [
-        *_grid(across, up, x_label, percent),
+        *_grid(across, up, x_label, (x_percent, percent)),
         *_reference(reference, up),
         *(_line(one, across, up) for one in lines),
     ]
+    return _chart(lines, across, content, title, x_label, (x_percent, percent))
+
+
+def reliability_diagram(series: Sequence[Series], weights: Sequence[Sequence[float]], *, title: str) -> Markup:
+    """How often answers are right (y) by how sure they are (x), beside the diagonal on which the two are the same.
+
+    Args:
+        series: At least one, each with at least one point; x and y are fractions. An axis begins at its lowest.
+        weights: One for each point, 0 … 1: the share of the answers that it stands for, drawn as its area.
+        title: What a screen reader says.
+
+    Returns:
+        As of `line_chart`.
+    """
+    starts = [
+        min(0.9, math.floor(10 * min(values)) / 10)
+        for values in ([x for one in series for x in one.x], [y for one in series for y in one.y])
+    ]
+    across = _Axis(starts[0], 1.0, _LEFT, _WIDTH - _RIGHT)
+    up = _Axis(starts[1] - 0.04, 1.0, _HEIGHT - _BOTTOM, _TOP)  # so that the axes' first labels stand apart
+    x_label, percent, same = "how sure", (True, True), max(starts)
+    content = [
+        *_grid(across, up, x_label, percent),
+        f'<line class="reference" x1="{across(same):.1f}" y1="{up(same):.1f}" x2="{across.end:g}" y2="{up.end:g}"/>',
+        *(_line(one, across, up, sizes) for one, sizes in zip(series, weights, strict=True)),
+    ]
+    return _chart(series, across, content, title, x_label, percent)
+
+
+def _chart(
+    lines: Sequence[Series],
+    across: _Axis,
+    content: Sequence[str],
+    title: str,
+    x_label: str,
+    percent: tuple[bool, bool],
+) -> Markup:
+    """The frame, with the points for the page's read-out; `percent`: whether x, and y, are fractions."""
     points = {
-        "percent": percent,
+        "x": x_label,
+        "x_percent": percent[0],
+        "percent": percent[1],
         "series": [
             {"name": one.name, "x": _rounded(one.x), "y": _rounded(one.y), "px": [round(across(x), 1) for x in one.x]}
             for one in lines
@@ -204,17 +256,22 @@ def _rounded(values: Sequence[float]) -> list[float]:
     return [float(f"{value:.5g}") for value in values]
 
 
-def _grid(across: _Axis, up: _Axis, x_label: str, percent: bool) -> Iterator[str]:
+def _grid(across: _Axis, up: _Axis, x_label: str, percent: tuple[bool, bool]) -> Iterator[str]:
     for value in up.ticks():
         y = up(value)
-        label = f"{100 * value:.4g} %" if percent else _short(value)
+        label = _tick(value, percent[1])
         yield f'<line class="grid" x1="{_LEFT:g}" x2="{_WIDTH - _RIGHT:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text class="y" x="{_LEFT - 6:g}" y="{y + 4:.1f}">{label}</text>'
     for value in across.ticks():
-        yield f'<text class="x" x="{across(value):.1f}" y="{_HEIGHT - _BOTTOM + 15:g}">{_short(value)}</text>'
+        label = _tick(value, percent[0])
+        yield f'<text class="x" x="{across(value):.1f}" y="{_HEIGHT - _BOTTOM + 15:g}">{label}</text>'
     yield f'<text class="axis" x="{_WIDTH - _RIGHT:g}" y="{_HEIGHT - 3:g}">{escape(x_label)}</text>'
     if up.log:
         yield f'<text class="axis" x="{_WIDTH - _RIGHT:g}" y="{_TOP:g}">logarithmic</text>'
+
+
+def _tick(value: float, percent: bool) -> str:
+    return f"{100 * value:.4g} %" if percent else _short(value)
 
 
 def _short(value: float) -> str:
@@ -231,8 +288,12 @@ def _reference(reference: Reference | None, up: _Axis) -> Iterator[str]:
         yield f'<text class="reference" x="{_WIDTH - _RIGHT - 2:g}" y="{above:.1f}">{escape(reference.name)}</text>'
 
 
-def _line(series: Series, across: _Axis, up: _Axis) -> str:
+def _line(series: Series, across: _Axis, up: _Axis, weights: Sequence[float] = ()) -> str:
+    """A line; its points are marked where they are few, or by their weights, 0 … 1, as areas."""
     places = [(across(x), up(y)) for x, y in zip(series.x, series.y, strict=True)]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    marks = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in places) if len(places) <= 12 else ""
+    radii = [2 + 9 * math.sqrt(weight) for weight in weights] or [3.0] * len(places)
+    few = weights or len(places) <= 12
+    drawn = zip(places, radii, strict=True) if few else ()
+    marks = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.3g}"/>' for (x, y), radius in drawn)
     return f'<g class="line s{series.style % 6}"><path d="{path}"/>{marks}</g>'

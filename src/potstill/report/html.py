@@ -23,6 +23,7 @@ from potstill.report import figures, tables, wording
 from potstill.report.checks import validate
 from potstill.report.conclusion import cautions, headline
 from potstill.report.schema import CurvePoint, Report
+from potstill.report.trust import trust_parts
 
 __all__ = ["asset", "environment", "policy", "render_html"]
 
@@ -51,6 +52,7 @@ def render_html(report: Mapping[str, Any]) -> str:
             **_models(parsed),
             **_speed(parsed),
             **_training(parsed),
+            **trust_parts(parsed),
             **_errors(parsed),
             **_facts(parsed),
         )

@@ -9,7 +9,20 @@ Scores are fractions (0.93, never 93), sizes are bytes, times in `latency_ms` ar
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator
+from pydantic import BaseModel, Field, JsonValue, StringConstraints, field_validator
+
+from potstill.report.measures import (
+    STRICT,
+    Abstention,
+    Calibration,
+    Count,
+    Interval,
+    LabelScores,
+    Metrics,
+    Positive,
+    Probability,
+    Score,
+)
 
 __all__ = [
     "Baseline",
@@ -29,10 +42,7 @@ __all__ = [
 ]
 
 Digits = Annotated[str, StringConstraints(pattern=r"^[1-9]\d*$")]
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
 Seconds = Annotated[float, Field(ge=0)]
-Probability = Annotated[float, Field(ge=0, le=1)]
 Format = Literal["torch", "onnx", "openvino"]
 Precision = Literal["float32", "bfloat16", "int8"]
 Split = Literal["test", "dev"]
@@ -40,21 +50,7 @@ Speedup = dict[Digits, Positive]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Interval(_Part):
-    """A value with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-class Score(Interval):
-    """A metric's value, its 95 % interval and the number of examples `n` it was measured on."""
-
-    n: Count
+    model_config = STRICT
 
 
 class Percentiles(_Part):
@@ -65,7 +61,6 @@ class Percentiles(_Part):
 
 
 Latency = dict[Digits, Percentiles]
-Metrics = dict[str, Score]
 
 
 class TaskFacts(_Part):
@@ -164,6 +159,8 @@ class ModelFacts(_Part):
     metrics: Metrics
     dev: Metrics | None = None
     confusion: list[list[Count]] | None = None
+    by_label: dict[str, LabelScores] | None = None
+    calibration: Calibration | None = None
 
 
 class ScoresFacts(_Part):
@@ -197,6 +194,8 @@ class Teacher(_Part):
     metrics: Metrics = {}
     dev: Metrics | None = None
     confusion: list[list[Count]] | None = None
+    by_label: dict[str, LabelScores] | None = None
+    calibration: Calibration | None = None
     scores: ScoresFacts | None = None
 
 
@@ -205,6 +204,7 @@ class Student(ModelFacts):
 
     start: str
     vocabulary: Vocabulary | None = None
+    abstention: Abstention | None = None
 
 
 class Baseline(_Part):

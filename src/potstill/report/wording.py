@@ -40,11 +40,14 @@ _METRICS = {
     "pearson": "Pearson correlation",
     "spearman": "Spearman correlation",
     "rmse": "RMSE",
+    "ece": "expected calibration error",
+    "nll": "negative log-likelihood",
+    "brier": "Brier score",
 }
 CORRELATIONS = frozenset({"matthews", "pearson", "spearman"})
 """Metrics from -1 to 1."""
 
-DECIMALS = CORRELATIONS | {"rmse"}
+DECIMALS = CORRELATIONS | {"rmse", "nll", "brier"}
 """Metrics that are no share of anything, shown as decimals."""
 
 _BASELINES = {

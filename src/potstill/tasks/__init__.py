@@ -1,6 +1,7 @@
 """One file a task: gold answers → head → loss → metrics → answer. Nothing here needs torch but the losses.
 
-`task` says what a task is; `windows` makes one answer of those of a long text's windows.
+`task` says what a task is; `confidence` how sure an answer is; `windows` makes one answer of those of a long text's
+windows.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,6 +9,7 @@ from dataclasses import replace
 
 from potstill.errors import SettingsError
 from potstill.tasks.classification import Classification, balanced_weights
+from potstill.tasks.confidence import Confidence, SoftmaxConfidence
 from potstill.tasks.regression import Regression
 from potstill.tasks.task import Loss, Task
 from potstill.tasks.windows import mean_of_windows
@@ -15,8 +17,10 @@ from potstill.tasks.windows import mean_of_windows
 __all__ = [
     "TASKS",
     "Classification",
+    "Confidence",
     "Loss",
     "Regression",
+    "SoftmaxConfidence",
     "Task",
     "balanced_weights",
     "make_task",

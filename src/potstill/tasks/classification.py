@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from potstill.data.labels import LabelRule
 from potstill.metrics import (
+    ClassScores,
     Metric,
     Resampled,
     bootstrap_metrics,
@@ -15,25 +17,28 @@ from potstill.metrics import (
     disagreement,
     majority,
     majority_share,
+    per_class,
     resampled_classification,
 )
 from potstill.models.heads import ProblemType
+from potstill.tasks.confidence import Confidence, SoftmaxConfidence
 from potstill.tasks.task import Disagreements, Floor, Loss
 from potstill.tasks.windows import mean_of_windows
 
 __all__ = ["Classification", "balanced_weights", "probabilities"]
 
 
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Softmax over the last axis, exp(x - max) / Σ exp(x - max), computed in float64.
+def probabilities(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    """Softmax of logits / temperature over the last axis, exp(x - max) / Σ exp(x - max), computed in float64.
 
     Args:
         logits: Raw scores, float (..., n_labels).
+        temperature: Above 0; 1 leaves them as they are.
 
     Returns:
         float64 (..., n_labels), each row summing to 1.
     """
-    exact = np.asarray(logits, np.float64)
+    exact = np.asarray(logits, np.float64) / temperature
     powers = np.exp(exact - exact.max(-1, keepdims=True))
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
@@ -72,9 +77,19 @@ class Classification:
     merge = staticmethod(mean_of_windows)
 
     @property
+    def confidence(self) -> Confidence:
+        """The probability of the label."""
+        return SoftmaxConfidence()
+
+    @property
     def outputs(self) -> int:
         """One logit a label."""
         return len(self.labels)
+
+    @staticmethod
+    def gold_rule(*, threshold: float | None = None, margin: float = 0.0) -> LabelRule:
+        """Cells are names of labels, or numbers on one side of a threshold."""
+        return LabelRule(threshold, margin)
 
     @property
     def loss(self) -> Loss:
@@ -103,9 +118,9 @@ class Classification:
         """The label of the largest mean probability, int64 (n,)."""
         return np.asarray(np.einsum("k,knc->nc", shares, probabilities(logits)).argmax(axis=1))
 
-    def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
+    def decode(self, logits: np.ndarray, temperature: float = 1.0) -> list[dict[str, Any]]:
         """`label`, and `probabilities` by label."""
-        chosen, shares = self.predictions(logits), probabilities(logits)
+        chosen, shares = self.predictions(logits), probabilities(logits, temperature)
         return [
             {"label": self.labels[place], "probabilities": dict(zip(self.labels, map(float, row), strict=True))}
             for place, row in zip(chosen, shares, strict=True)
@@ -131,6 +146,13 @@ class Classification:
         """Rows gold, columns predicted."""
         found: list[list[int]] = confusion_matrix(gold, predictions, len(self.labels)).tolist()
         return found
+
+    def by_label(
+        self, gold: np.ndarray, predictions: np.ndarray, *, resamples: int = 1000, seed: int = 0
+    ) -> dict[str, ClassScores]:
+        """As `Task.by_label`."""
+        found = per_class(gold, predictions, len(self.labels), resamples=resamples, seed=seed)
+        return dict(zip(self.labels, found, strict=True))
 
     @staticmethod
     def constant(gold: np.ndarray) -> int:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from potstill.data.scores import ScoreRule
+from potstill.errors import SettingsError
 from potstill.metrics import Metric, Resampled, regression_metrics, resampled_regression
 from potstill.models.heads import ProblemType
 from potstill.tasks.task import Disagreements, Floor, Loss
@@ -34,10 +36,22 @@ class Regression:
     primary_metric: str = "pearson"
     problem_type: ProblemType = "regression"
     outputs: int = 1
+    confidence: None = None
     constant_name: str = "mean"
     gold_name: str = "scores"
 
     merge = staticmethod(mean_of_windows)
+
+    @staticmethod
+    def gold_rule(*, threshold: float | None = None, margin: float = 0.0) -> ScoreRule:
+        """Cells are numbers, taken as they are."""
+        if threshold is not None or margin:
+            raise SettingsError(
+                f"a label threshold of {threshold} for scores",
+                expected="scores as they are",
+                fix="leave the threshold and its margin out",
+            )
+        return ScoreRule()
 
     @property
     def loss(self) -> Loss:
@@ -69,8 +83,8 @@ class Regression:
         """The mean score, float64 (n,)."""
         return np.asarray(np.einsum("k,kn->n", shares, logits[:, :, 0].astype(np.float64)))
 
-    def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
-        """`score`."""
+    def decode(self, logits: np.ndarray, temperature: float = 1.0) -> list[dict[str, Any]]:
+        """`score`, which no temperature moves."""
         return [{"score": float(value)} for value in self.predictions(logits)]
 
     def score(self, gold: np.ndarray, predictions: np.ndarray) -> float:
@@ -93,6 +107,11 @@ class Regression:
 
     @staticmethod
     def confusion(gold: np.ndarray, predictions: np.ndarray) -> None:
+        """None: there are no labels."""
+        return
+
+    @staticmethod
+    def by_label(gold: np.ndarray, predictions: np.ndarray, *, resamples: int = 1000, seed: int = 0) -> None:
         """None: there are no labels."""
         return
 

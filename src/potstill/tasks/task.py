@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from potstill.metrics import Metric, Resampled
+from potstill.data.labels import GoldRule
+from potstill.metrics import ClassScores, Metric, Resampled
 from potstill.models.heads import ProblemType
+from potstill.tasks.confidence import Confidence
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,6 +61,13 @@ class Task(Protocol):
     def outputs(self) -> int:
         """How many logits a text has."""
 
+    def gold_rule(self, *, threshold: float | None = None, margin: float = 0.0) -> GoldRule:
+        """How cells of a label column become gold answers; `threshold` and `margin` as in `LabelRule`.
+
+        Raises:
+            SettingsError: A threshold for answers that are no labels.
+        """
+
     @property
     def loss(self) -> Loss:
         """(logits, gold answers) → (sum, count): learning from gold answers."""
@@ -82,8 +91,12 @@ class Task(Protocol):
     def together(self, logits: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """Predictions of k models as one: their logits of texts (k, n, C), and how much each counts (k,), in all 1."""
 
-    def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
-        """Logits of texts to answers, as `predict` gives them."""
+    @property
+    def confidence(self) -> Confidence | None:
+        """How sure answers are; None where an answer has no probability."""
+
+    def decode(self, logits: np.ndarray, temperature: float = 1.0) -> list[dict[str, Any]]:
+        """Logits of texts to answers, as `predict` gives them; `temperature` moves probabilities, and no answer."""
 
     def score(self, gold: np.ndarray, predictions: np.ndarray) -> float:
         """The primary metric alone."""
@@ -100,6 +113,11 @@ class Task(Protocol):
 
     def confusion(self, gold: np.ndarray, predictions: np.ndarray) -> list[list[int]] | None:
         """How often each label was taken for each; None where answers are no labels."""
+
+    def by_label(
+        self, gold: np.ndarray, predictions: np.ndarray, *, resamples: int = 1000, seed: int = 0
+    ) -> dict[str, ClassScores] | None:
+        """Precision, recall and F1 of each label; None where answers are no labels."""
 
     def constant(self, gold: np.ndarray) -> Any:
         """The answer that is best for all of `gold` (a training split) at once."""

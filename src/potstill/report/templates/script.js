@@ -3,11 +3,12 @@ document.documentElement.classList.add("js");
 
 // A read-out under each chart: the values of the points nearest to the pointer.
 for (const chart of document.querySelectorAll("svg.chart[data-chart]")) {
-  const { percent, series } = JSON.parse(chart.dataset.chart);
+  const { x, x_percent, percent, series } = JSON.parse(chart.dataset.chart);
   const cursor = chart.querySelector(".cursor");
   const output = chart.parentElement.querySelector("output");
   const idle = output.textContent;
-  const show = (value) => (percent ? (100 * value).toFixed(1) + "\u00a0%" : Number(value.toPrecision(3)).toString());
+  const share = (value) => (100 * value).toFixed(1) + "\u00a0%";
+  const show = (value) => (percent ? share(value) : Number(value.toPrecision(3)).toString());
   const nearest = (one, at) => one.px.reduce((best, px, i) => (Math.abs(px - at) < Math.abs(one.px[best] - at) ? i : best), 0);
   chart.addEventListener("pointermove", (event) => {
     const box = chart.getBoundingClientRect();
@@ -16,7 +17,8 @@ for (const chart of document.querySelectorAll("svg.chart[data-chart]")) {
     cursor.setAttribute("x1", series[0].px[first]);
     cursor.setAttribute("x2", series[0].px[first]);
     const values = series.map((one) => one.name + "\u00a0" + show(one.y[nearest(one, at)]));
-    output.textContent = "step " + Math.round(series[0].x[first]) + ": " + values.join(" · ");
+    const place = series[0].x[first];
+    output.textContent = x + "\u00a0" + (x_percent ? share(place) : Math.round(place)) + ": " + values.join(" · ");
   });
   chart.addEventListener("pointerleave", () => {
     cursor.setAttribute("x1", -9);
