@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potstill.data.words import is_blank, is_letters, match_case, normalise, text_key, word_spans
+from potstill.data.words import is_blank, is_letters, match_case, normalise, text_key, whole_words, word_spans
 
 
 @pytest.mark.parametrize(
@@ -122,3 +122,38 @@ def test_floods_of_marks_take_linear_time():
 )
 def test_match_case(word, like, expected):
     assert match_case(word, like) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("London's U.S. well-known", "London|'|s|U|.|S|.|well|-|known"),
+        ("@ada #NLP 3.5% (Paris)", "@|ada|#|NLP|3|.|5|%|(|Paris|)"),
+        ("cafe\u0301 naïve", "cafe\u0301|naïve"),
+        ("हिन्दी में", "हिन्दी|में"),
+        ("قال محمّد في القاهرة.", "قال|محمّد|في|القاهرة|."),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("我在Paris工作", "我|在|Paris|工|作"),
+        ("東京へ", "東|京|へ"),
+        ("ไปกรุง", "ไ|ป|ก|รุ|ง"),
+        ("👩\u200d💻 👍🏽 ❤\ufe0f 🇫🇷🇩🇪", "👩\u200d💻|👍🏽|❤\ufe0f|🇫🇷|🇩🇪"),
+        ("1\ufe0f\u20e3 a\tb\r\nc\u00a0d", "1\ufe0f\u20e3|a|b|c|d"),
+        ("", ""),
+        (" \t", ""),
+    ],
+)
+def test_whole_words_in_many_scripts(text, words):
+    assert [text[start:end] for start, end in whole_words(text)] == (words.split("|") if words else [])
+
+
+@given(st.text())
+def test_whole_words_leave_out_white_space_and_nothing_else(text):
+    spans = whole_words(text)
+    assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
+    assert all(start < end for start, end in spans)
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_whole_words_of_ascii_do_not_change_with_a_letter_that_is_none_after_them(text):
+    assert whole_words(text) == whole_words(f"{text} é")[:-1]

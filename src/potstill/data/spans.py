@@ -12,10 +12,10 @@ from tokenizers import Encoding, Tokenizer
 
 from potstill.errors import ModelError
 
-__all__ = ["FIRST_TEXT", "SECOND_TEXT", "STRIDE", "Spans", "template_specials"]
+__all__ = ["FIRST_TEXT", "SECOND_TEXT", "STRIDE", "UNIT", "Spans", "template_specials"]
 
 FIRST_TEXT, SECOND_TEXT = 1, 3
-_UNIT = 60
+UNIT = 60
 """Parts of a code point: 1 to 6 tokens share one without rounding."""
 STRIDE = 1 << 32
 """Above every place in a text: what keeps the parts of windows apart in one ascending key."""
@@ -133,6 +133,6 @@ def _shared(base: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.nd
         return np.maximum(count, 1), rank
 
     (first_count, first_rank), (last_count, last_rank) = share(start), share(np.maximum(end - 1, start))
-    low = _UNIT * start + first_rank * _UNIT // first_count
-    high = _UNIT * (end - 1) + (last_rank + 1) * _UNIT // last_count
+    low = UNIT * start + first_rank * UNIT // first_count
+    high = UNIT * (end - 1) + (last_rank + 1) * UNIT // last_count
     return low, np.where(end > start, high, low)

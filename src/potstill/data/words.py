@@ -7,12 +7,19 @@ import re
 import unicodedata
 from functools import cache
 
-__all__ = ["WORD_MARKS", "is_blank", "is_letters", "match_case", "normalise", "text_key", "word_spans"]
+__all__ = ["WORD_MARKS", "is_blank", "is_letters", "match_case", "normalise", "text_key", "whole_words", "word_spans"]
 
 _ASCII_GAP = re.compile(r"[^a-z0-9]+")
 _ASCII_WORD = re.compile(r"\w++(?:'\w++)*+|[^\w\s]")
+_ASCII_WHOLE = re.compile(r"\w++|\S")
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]*")
 _PAIR_JOINT = "\x1f"
+
+# Written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
 
 WORD_MARKS = ("Ġ", "▁")
 """How byte-level BPE and Unigram mark the piece that begins a word."""
@@ -30,7 +37,12 @@ def _patterns() -> dict[str, re.Pattern[str]]:
     marks = _marks()
     # A set of characters alone is looked up at once; with a class such as \w in it, it would be searched one by one.
     part = rf"(?:\w++|[{marks}]++)++"
+    # Variation selectors, keycaps and skin tones belong to what they follow; so does what a joiner ties to it.
+    tail = rf"(?:[{marks}\ufe00-\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d[^\w\s])*+"
+    letter = rf"(?![{_UNSPACED}])\w"
+    run = rf"(?:{letter}|[{marks}]|[\u00ad\u200c\u200d](?={letter}))*+"
     return {
+        "whole": re.compile(rf"{letter}{run}{tail}|[\U0001f1e6-\U0001f1ff]{{2}}|\S{tail}"),
         "gap": re.compile(rf"(?:(?![{marks}])\W|_)+"),
         "flood": re.compile(rf"([{marks}]{{30}})[{marks}]+"),
         "word": re.compile(rf"{part}(?:['\u2019]{part})*+|[^\w\s]"),
@@ -79,6 +91,18 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     whitespace stands alone.
     """
     pattern = _ASCII_WORD if text.isascii() else _patterns()["word"]
+    return [match.span() for match in pattern.finditer(text)]
+
+
+def whole_words(text: str) -> list[tuple[int, int]]:
+    """Start and end (code points, end exclusive) of every word that an entity may begin or end at, in order.
+
+    A word is letters, digits, marks and underscores; any other character that is no white space stands alone, with the
+    marks, selectors and joined characters that make one sign with it. Apostrophes part words, so that `London` is one
+    in `London's`, and so do hyphens and full stops. In scripts without spaces each character is a word, as BERT reads
+    Chinese.
+    """
+    pattern = _ASCII_WHOLE if text.isascii() else _patterns()["whole"]
     return [match.span() for match in pattern.finditer(text)]
 
 

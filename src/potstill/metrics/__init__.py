@@ -1,4 +1,4 @@
-"""Scores of classes and of numbers, with 95 % intervals: pure functions of arrays.
+"""Scores of classes, of numbers and of entities, with 95 % intervals: pure functions of arrays.
 
 Knows no model, no text and no file.
 """
@@ -31,19 +31,31 @@ from potstill.metrics.classification import (
     majority,
     majority_share,
 )
+from potstill.metrics.entities import (
+    ENTITY_METRICS,
+    Entity,
+    entities_by_type,
+    entity_metrics,
+    resampled_entities,
+)
 from potstill.metrics.metric import Metric
 from potstill.metrics.per_class import ClassScores, per_class
 from potstill.metrics.regression import SCORE_METRICS, regression_metrics, resampled_regression
 from potstill.metrics.resampled import Resampled
+from potstill.metrics.tags import TagScheme, TagSchemeFound, detect_scheme, read_tags, split_tag, write_tags
 
 __all__ = [
+    "ENTITY_METRICS",
     "METRICS",
     "SCORE_METRICS",
     "ClassScores",
     "Disagreement",
+    "Entity",
     "Judged",
     "Metric",
     "Resampled",
+    "TagScheme",
+    "TagSchemeFound",
     "Temperature",
     "Threshold",
     "abstained",
@@ -53,7 +65,10 @@ __all__ = [
     "choose_threshold",
     "classification_metrics",
     "confusion_matrix",
+    "detect_scheme",
     "disagreement",
+    "entities_by_type",
+    "entity_metrics",
     "expected_calibration_error",
     "find_thresholds",
     "fit_temperature",
@@ -65,8 +80,12 @@ __all__ = [
     "paired_difference",
     "paired_retention",
     "per_class",
+    "read_tags",
     "regression_metrics",
     "reliability",
     "resampled_classification",
+    "resampled_entities",
     "resampled_regression",
+    "split_tag",
+    "write_tags",
 ]
