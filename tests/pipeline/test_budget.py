@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.pipeline.tiny_job import tiny_settings
 from tests.training.toys import Lines
 
 from potstill.pipeline.budget import Allotment, Budget, seconds_per_step, time_at_mean
+from potstill.pipeline.distill import budget_notes
+from potstill.pipeline.job import prepare_job
 from potstill.pipeline.run import Context
 from potstill.progress import SILENT
 from potstill.training import AdamW
@@ -124,3 +127,26 @@ def test_a_training_that_is_cut_short_is_a_warning(tmp_path: Path) -> None:
     assert steps(budget, where, 700, lambda: 3.0) == pytest.approx(200, abs=1)
     assert said.notes == []
     assert "teacher is cut short" in said.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("takes", "said", "warned"),
+    [
+        (60, "", None),
+        (40 * 60, "are left to train in, of about 40 that the recipe takes", False),
+        (900 * 60, "of about 900 that the recipe takes; models that have learned so little", True),
+    ],
+)
+def test_a_budget_says_how_much_of_the_recipe_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes: int, said: str, warned: bool | None
+) -> None:
+    monkeypatch.setitem(budget_notes.__globals__, "training_seconds", lambda *_: {"student": float(takes)})
+    job = prepare_job(tiny_settings(tmp_path, "run.budget=20"), SILENT)
+    ((line, is_warning),) = budget_notes(job)
+    assert "of the budget of 20 minutes" in line
+    if warned is None:
+        assert line.endswith("are left to train in")
+        assert not is_warning
+    else:
+        assert said in line
+        assert is_warning == warned

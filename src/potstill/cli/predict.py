@@ -27,7 +27,7 @@ _SHOWN = 50
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A student's folder, as `distill` leaves it.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A student's folder, as `distill` leaves it, a fine-tuned model's, or a masked LM's.")],
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; none: lines of the input.")] = None,
     input_: Annotated[Path | None, typer.Option("--input", metavar="FILE", help="A file of rows.")] = None,
     text_column: Annotated[

@@ -11,8 +11,9 @@ from potstill.errors import GateRefused
 from potstill.metrics import Metric
 from potstill.pipeline.assemble import assemble, refused_report
 from potstill.pipeline.budget import Budget
+from potstill.pipeline.caching import rows_and_tokens
 from potstill.pipeline.checked import checked_job
-from potstill.pipeline.estimates import reserve_seconds
+from potstill.pipeline.estimates import reserve_seconds, training_seconds
 from potstill.pipeline.gate import standing
 from potstill.pipeline.inputs import threads, weight_bytes
 from potstill.pipeline.job import Job
@@ -24,6 +25,9 @@ from potstill.progress import SILENT, Reporter
 from potstill.storage import ensure_space, read_json
 
 __all__ = ["budget_notes", "disk_bytes", "distill", "teacher_refusal"]
+
+SCARCE = 0.1
+"""Share of a recipe's time below which a budget is warned of."""
 
 MODEL_COPIES = 14
 """Copies of the teacher's size that a run may hold at once: models, moments, checkpoints, exports of both."""
@@ -99,11 +103,17 @@ def budget_notes(job: Job) -> list[tuple[str, bool]]:
                 True,
             )
         ]
+    left, takes = minutes - reserve, sum(training_seconds(job, *rows_and_tokens(job)).values()) / 60
     said = (
         f"of the budget of {minutes:g} minutes {reserve:.1f} are kept for exporting and measuring: "
-        f"{minutes - reserve:.1f} are left to train in"
+        f"{left:.1f} are left to train in"
     )
-    return [(said, minutes < 2 * reserve)]
+    if takes <= left:
+        return [(said, False)]
+    said += f", of about {takes:.0f} that the recipe takes"
+    if scarce := left < SCARCE * takes:
+        said += "; models that have learned so little say little of what a longer budget gives"
+    return [(said, scarce or minutes < 2 * reserve)]
 
 
 def teacher_refusal(job: Job, run: Run, name: str) -> GateRefused | None:
