@@ -44,6 +44,7 @@ def test_json(run, files, tmp_path):
         "usable",
         "columns",
         "labels",
+        "without_label",
         "scores",
         "characters",
         "tokens",

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 
 from potstill.data.examples import Examples
 from potstill.errors import DataError
-from potstill.evaluation import majority, tfidf_logistic, tfidf_ridge
+from potstill.evaluation import majority, tfidf_logistic, tfidf_one_vs_rest, tfidf_ridge
+from potstill.evaluation.baselines import _OneVsRest
+from potstill.tasks import MultiLabel
 
 GOOD, BAD = ["fine", "superb", "warm", "clever"], ["dull", "awful", "cold", "stale"]
 FILLER = ["the", "film", "plot", "a", "story", "cast", "of", "it"]
@@ -125,3 +128,34 @@ def test_scores_by_ridge_regression_equal_scikit_learns():
     }
     assert "ridge regression, α = 2 chosen on dev" in result["description"]
     assert tfidf_ridge(train, dev, [dev])["dev_scores"].keys() == {0.1, 0.3, 1.0, 3.0, 10.0}
+
+
+def label_sets(n, seed):
+    rng = np.random.default_rng(seed)
+    marks = np.zeros((n, 4), np.int8)
+    marks[:, :2] = rng.random((n, 2)) < 0.3
+    marks[:, 3] = 1  # one that all have; the third nobody has
+    texts = [
+        " ".join([*rng.choice(FILLER, 5), *(["warm"] if first else []), *(["stale"] if second else [])])
+        for first, second in marks[:, :2]
+    ]
+    return Examples(np.arange(n), texts, None, marks)
+
+
+def test_a_logistic_regression_for_each_label():
+    """Against scikit-learn's OneVsRestClassifier; labels that all texts or none have are constants."""
+    train, dev, test = label_sets(200, 0), label_sets(80, 1), label_sets(60, 2)
+    task = MultiLabel(("fond", "tired", "never", "always"))
+    result = tfidf_one_vs_rest(train, dev, [dev, test], task=task)
+    assert [part.shape for part in result["predictions"]] == [(80, 4), (60, 4)]
+    assert (result["predictions"][1] == test.labels).mean() > 0.97
+    assert result["dev_scores"][result["c"]] == task.score(dev.labels, result["predictions"][0])
+    vectoriser = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b|[^\w\s]")
+    features = vectoriser.fit_transform(train.texts)
+    own = _OneVsRest(result["c"])
+    own.fit(features, train.labels)
+    theirs = OneVsRestClassifier(LogisticRegression(C=result["c"], tol=1e-6)).fit(features, train.labels[:, :2])
+    wanted = theirs.decision_function(vectoriser.transform(test.texts))
+    np.testing.assert_allclose(own.predict(vectoriser.transform(test.texts))[:, :2], wanted, atol=0.3)
+    assert (own.predict(features)[:, 2] < 0).all()
+    assert (own.predict(features)[:, 3] > 0).all()

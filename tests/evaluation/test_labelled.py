@@ -220,3 +220,14 @@ def test_a_plain_folder_of_another_task(tmp_path):
     (model / "config.json").write_text(json.dumps({**config, "problem_type": "of_another_kind"}))
     with pytest.raises(ModelError, match="a head for 'of_another_kind'"):
         plain_deployment(model, pair=False)
+
+
+def test_a_plain_folder_of_sets_of_labels_is_judged_at_a_half(tmp_path):
+    model = tiny_model(tmp_path / "model", kind="bert", labels=("x", "y", "z"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
+    (model / "potstill.json").unlink()
+    deployment = plain_deployment(model, pair=False)
+    assert (deployment.task, deployment.labels) == ("multilabel", ("x", "y", "z"))
+    for answer in Predictor.load(model, deployment=deployment).predict(["a good film", "it was dull"]):
+        assert answer.labels == [label for label, share in answer.probabilities.items() if share >= 0.5]

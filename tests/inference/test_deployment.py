@@ -43,15 +43,28 @@ def test_scores(tmp_path):
     assert (found.task, found.labels) == ("regression", ())
 
 
-def test_temperature_and_thresholds(tmp_path):
-    found = read_deployment(write(tmp_path, temperature=1.4, thresholds=ROWS))
+def test_temperature_and_abstention(tmp_path):
+    found = read_deployment(write(tmp_path, temperature=1.4, abstention=ROWS))
     assert found.temperature == 1.4
-    assert found.thresholds == tuple(Threshold(**row) for row in ROWS)
+    assert found.abstention == tuple(Threshold(**row) for row in ROWS)
 
 
 def test_a_folder_of_before_has_neither(tmp_path):
     found = read_deployment(write(tmp_path))
-    assert (found.temperature, found.thresholds) == (1.0, ())
+    assert (found.temperature, found.abstention) == (1.0, ())
+
+
+def test_sets_of_labels_have_thresholds_by_label(tmp_path):
+    found = read_deployment(write(tmp_path, task="multilabel", thresholds={"yes": 0.25, "no": 1}))
+    assert (found.task, found.labels, found.tuned) == (
+        "multilabel",
+        ("no", "yes"),
+        {"thresholds": {"no": 1.0, "yes": 0.25}},
+    )
+    assert found.made_task().thresholds == (1.0, 0.25)
+    for wrong in (None, {}, {"yes": 0.5}, {"yes": 0.5, "no": 1.5}, {"yes": 0.5, "no": True}, [0.5, 0.5]):
+        with pytest.raises(ModelError, match=r"thresholds is .* expected for each of the labels a number from 0 to 1"):
+            read_deployment(write(tmp_path, task="multilabel", thresholds=wrong))
 
 
 def test_no_engine_named(tmp_path):
@@ -82,10 +95,10 @@ def test_no_engine_named(tmp_path):
         ({"temperature": True}, "temperature is True"),
         ({"temperature": "1.2"}, "temperature is '1.2'"),
         ({"temperature": float("inf")}, "temperature is inf"),
-        ({"thresholds": {}}, "thresholds is .*; expected a list of objects with confidence, coverage, precision"),
-        ({"thresholds": ROWS[::-1]}, "by rising confidence"),
-        ({"thresholds": [{"confidence": 0.5}]}, "thresholds is"),
-        ({"thresholds": [{**ROWS[0], "at_least": 85}]}, "each from 0 to 1"),
+        ({"abstention": {}}, "abstention is .*; expected a list of objects with confidence, coverage, precision"),
+        ({"abstention": ROWS[::-1]}, "by rising confidence"),
+        ({"abstention": [{"confidence": 0.5}]}, "abstention is"),
+        ({"abstention": [{**ROWS[0], "at_least": 85}]}, "each from 0 to 1"),
         ({"deploy": {"engine": "torch", "precision": "int8"}}, "deploy is .*; expected null, or engine and precision"),
         ({"deploy": ["torch", "float32"]}, "deploy is"),
     ],

@@ -273,8 +273,8 @@ ROWS = [
 ]
 
 
-def test_the_folders_temperature_and_thresholds_are_used(bert, tmp_path):
-    folder = deploy(bert, tmp_path, temperature=2.5, thresholds=ROWS)
+def test_the_folders_temperature_and_abstention_are_used(bert, tmp_path):
+    folder = deploy(bert, tmp_path, temperature=2.5, abstention=ROWS)
     plain, cooled = (Predictor.load(one).predict(TEXTS) for one in (bert, folder))
     for usual, answer in zip(plain, cooled, strict=True):
         assert answer.label == usual.label
@@ -297,12 +297,12 @@ def test_the_folders_temperature_and_thresholds_are_used(bert, tmp_path):
         ({}, {"wanted_precision": 1.0}, "wanted_precision is 1.0; expected a share"),
         ({}, {"abstain_below": 95.0}, "abstain_below is 95.0; expected a share"),
         ({}, {"abstain_below": math.nan}, "abstain_below is nan"),
-        ({"thresholds": []}, {"wanted_precision": 0.9}, "has no thresholds"),
+        ({"abstention": []}, {"wanted_precision": 0.9}, "has no abstention"),
         ({"task": "regression", "labels": []}, {"abstain_below": 0.9}, r"answers \(regression\) have no probability"),
     ],
 )
 def test_wishes_that_cannot_be_met(bert, tmp_path, changed, wish, told):
-    folder = deploy(bert, tmp_path, **{"thresholds": ROWS, **changed})
+    folder = deploy(bert, tmp_path, **{"abstention": ROWS, **changed})
     with pytest.raises(SettingsError, match=told):
         Predictor.load(folder, **wish)
 

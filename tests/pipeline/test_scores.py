@@ -170,7 +170,7 @@ def test_labels_alone_without_gold_labels_are_judged_against_themselves(given: P
     assert "no gold labels" in report["conclusion"]
     assert report["student"]["calibration"] is report["student"]["abstention"] is None, "nothing is known of errors"
     kept = json.loads((tmp_path / "run" / "student" / "potstill.json").read_text())
-    assert not {"temperature", "thresholds"} & set(kept)
+    assert not {"temperature", "abstention"} & set(kept)
     (stage,) = [stage for stage in report["recipe"]["stages"] if stage["name"] == "student"]
     assert [term["name"] for term in stage["terms"]] == ["logits"]
     assert "against the teacher’s own answers" in (tmp_path / "run" / "report.html").read_text()

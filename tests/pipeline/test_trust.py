@@ -92,7 +92,7 @@ def test_thresholds_are_found_on_dev_and_withhold_as_the_report_says(blurred: tu
     student, (gold, logits) = folder / "run" / "student", logits_of(folder, "student", "dev")
     shares = special.softmax(logits / report["student"]["calibration"]["temperature"], axis=1)
     rows = report["student"]["abstention"]["thresholds"]
-    kept = json.loads((student / "potstill.json").read_text())["thresholds"]
+    kept = json.loads((student / "potstill.json").read_text())["abstention"]
     assert kept == [{key: row[key] for key in ("confidence", "coverage", "precision", "at_least")} for row in rows]
     for row in rows:
         given = shares.max(axis=1) >= row["confidence"]
@@ -133,10 +133,10 @@ def test_a_second_call_changes_nothing_and_a_folder_of_before_gets_them(blurred:
     before = path.read_bytes()
     assert distill(settings) == report
     assert path.read_bytes() == before
-    old = {key: value for key, value in json.loads(before).items() if key not in ("temperature", "thresholds")}
+    old = {key: value for key, value in json.loads(before).items() if key not in ("temperature", "abstention")}
     path.write_text(json.dumps(old))
     assert Predictor.load(path.parent, engine="torch").temperature == 1.0
-    with pytest.raises(SettingsError, match=r"has no thresholds; .* fix: name a confidence .* or distil again"):
+    with pytest.raises(SettingsError, match=r"has no abstention; .* fix: name a confidence .* or distil again"):
         Predictor.load(path.parent, wanted_precision=0.9)
     assert distill(settings) | {"created": ""} == report | {"created": ""}
     assert path.read_bytes() == before

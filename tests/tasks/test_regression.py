@@ -1,5 +1,7 @@
 """Scores: what a task of them loses, merges, answers, measures."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -11,11 +13,19 @@ from potstill.config import DataSettings
 from potstill.config.fields import choices
 from potstill.errors import SettingsError
 from potstill.metrics import Metric
-from potstill.tasks import TASKS, Classification, Regression, Task, make_task
+from potstill.tasks import TASKS, Classification, MultiLabel, Regression, Task, make_task
 
 TASK = Regression(pair=True)
-MADE = {"classification": Classification(("no", "yes")), "regression": Regression()}
-GOLD = {"classification": np.array([0, 1, 1, 0, 1]), "regression": np.array([0.0, 5.0, 2.5, 1.0, 4.0])}
+MADE = {
+    "classification": Classification(("no", "yes")),
+    "regression": Regression(),
+    "multilabel": MultiLabel(("joy", "love")),
+}
+GOLD = {
+    "classification": np.array([0, 1, 1, 0, 1]),
+    "regression": np.array([0.0, 5.0, 2.5, 1.0, 4.0]),
+    "multilabel": np.array([[1, 0], [0, 0], [1, 1], [0, 1], [1, 0]], dtype=np.int8),
+}
 LOGITS = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
 
 
@@ -28,6 +38,13 @@ class TestEveryTask:
         assert made.kind == kind
         assert made.pair
         assert made.labels == MADE[kind].labels
+
+    def test_what_is_chosen_on_dev_comes_back_from_what_is_written(self, kind):
+        task: Task = MADE[kind]
+        logits = LOGITS[:, : task.outputs]
+        fitted = task.fitted(GOLD[kind], logits)
+        assert MADE[kind].restored({"task": kind, **fitted.tuned}) == fitted
+        assert fitted.names_outputs == bool(task.labels)
 
     def test_metrics_hold_the_primary_one_and_agree_with_the_score(self, kind):
         task: Task = MADE[kind]
@@ -48,7 +65,8 @@ class TestEveryTask:
 
     def test_a_constant_is_no_better_than_the_floor(self, kind):
         task = MADE[kind]
-        constant = np.full(5, task.constant(GOLD[kind]))
+        answer = task.constant(GOLD[kind])
+        constant = np.full((5, *np.shape(answer)), answer)
         assert task.score(GOLD[kind], constant) <= task.floor(GOLD[kind])[0]
 
     def test_its_loss_is_a_published_function_and_falls_to_the_right_answers(self, kind):
@@ -66,8 +84,16 @@ class TestEveryTask:
         task = MADE[kind]
         two = np.stack([LOGITS[:, : task.outputs], 3 * LOGITS[::-1, : task.outputs]])
         first = task.predictions(two[0])
-        assert np.array_equal(task.together(two, np.array([1.0, 0.0])), first)
-        assert np.array_equal(task.together(two[[0, 0]], np.array([0.4, 0.6])), first)
+        assert np.array_equal(task.predictions(task.together(two, np.array([1.0, 0.0]))), first)
+        assert np.array_equal(task.predictions(task.together(two[[0, 0]], np.array([0.4, 0.6]))), first)
+
+    def test_it_is_fitted_to_a_model_and_still_answers_for_each_text(self, kind):
+        task, logits = MADE[kind], LOGITS[:, : MADE[kind].outputs]
+        fitted = task.fitted(GOLD[kind], logits)
+        assert type(fitted) is type(task)
+        assert fitted.score(GOLD[kind], fitted.predictions(logits)) >= task.score(GOLD[kind], task.predictions(logits))
+        assert json.loads(json.dumps(fitted.tuned)) == fitted.tuned
+        assert bool(fitted.tuned) == (fitted != task)
 
     def test_a_temperature_moves_no_answer_and_confidence_is_the_answers_own(self, kind):
         task: Task = MADE[kind]
@@ -87,7 +113,7 @@ class TestEveryTask:
             judged = task.confidence.judge(GOLD[kind], logits, temperature)
             np.testing.assert_allclose(judged.confidence.reshape(5, -1).min(axis=1), sure, rtol=1e-12)
         if task.confidence is None:
-            assert all("probabilities" not in one for one in usual)
+            assert task.decode(logits, 5.0) == usual
 
     def test_scores_of_each_label_are_named_by_the_labels(self, kind):
         task: Task = MADE[kind]
@@ -105,7 +131,7 @@ def test_settings_name_the_tasks_there_are():
 
 
 def test_an_unknown_task():
-    with pytest.raises(SettingsError, match=r"the task 'ranking'; expected classification \| regression"):
+    with pytest.raises(SettingsError, match=r"the task 'ranking'; expected classification \| regression \| multilabel"):
         make_task("ranking")
 
 

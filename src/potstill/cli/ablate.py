@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potstill.cli.flags import Label, Out, Pair, Quiet, Seed, Set, SettingsFile, Text, Train
+from potstill.cli.flags import Label, Out, Pair, Quiet, Rows, Seed, Set, SettingsFile, Text, Train
 from potstill.cli.output import results, write_json
 from potstill.cli.running import run_shown
 
@@ -35,7 +35,7 @@ def ablate(  # one parameter is one flag
     text: Text = None,
     pair: Pair = None,
     label: Label = None,
-    rows: Annotated[int | None, typer.Option(metavar="N", help="Learn from so many rows of train.")] = None,
+    rows: Rows = None,
     student: Annotated[
         str | None, typer.Option(metavar="LxH", help="The student's shape: LxH or LxHxFFNxHEADS.")
     ] = None,

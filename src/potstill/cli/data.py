@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potstill.cli.flags import SOURCE, Format, Header, Label, LabelMargin, LabelThreshold, Pair, Silent, Task, Text
+from potstill.cli.flags import (
+    SOURCE,
+    Format,
+    Header,
+    Label,
+    LabelMargin,
+    LabelSeparator,
+    LabelThreshold,
+    Pair,
+    Silent,
+    Task,
+    Text,
+)
 from potstill.cli.output import results, write_json
 
 if TYPE_CHECKING:
@@ -45,6 +57,7 @@ def check(  # one parameter is one flag
     task: Task = None,
     label_threshold: LabelThreshold = None,
     label_margin: LabelMargin = 0.0,
+    label_separator: LabelSeparator = ",",
     format_: Format = None,
     header: Header = True,
     model: Annotated[
@@ -72,7 +85,7 @@ def check(  # one parameter is one flag
     from potstill.tasks import make_task
 
     made = make_task(task or "classification")
-    rule = made.gold_rule(threshold=label_threshold, margin=label_margin)
+    rule = made.gold_rule(threshold=label_threshold, margin=label_margin, separator=label_separator)
     with results() as out, display(sys.stderr, quiet=quiet) as report:
         sources = [resolve_data(name, report=report) for name in files]
         encoder = None if model is None else _encoder(model, report)
@@ -133,6 +146,8 @@ def _answers(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if labels is not None:
         shown = [f"{name} {count:,} ({count / one['usable']:.1%})" for name, count in list(labels.items())[:_LABELS]]
         yield "labels", ", ".join(shown) + (f", and {len(labels) - _LABELS:,} more" if len(labels) > _LABELS else "")
+    if one["without_label"]:
+        yield "no label", f"{one['without_label']:,} rows"
     if scores is not None:
         yield "scores", f"{scores['low']:g} to {scores['high']:g}, mean {scores['mean']:.4g}"
     if labels is None and scores is None:

@@ -14,6 +14,7 @@ from potstill.cli.flags import (
     Out,
     Pair,
     Quiet,
+    Rows,
     Seed,
     Set,
     SettingsFile,
@@ -51,6 +52,7 @@ def distill(  # one parameter is one flag
     text: Text = None,
     pair: Pair = None,
     label: Label = None,
+    rows: Rows = None,
     task: Task = None,
     student: Annotated[
         str | None, typer.Option(metavar="LxH", help="The student's shape: LxH or LxHxFFNxHEADS.")
@@ -92,6 +94,7 @@ def distill(  # one parameter is one flag
         "data.text": text,
         "data.pair": pair,
         "data.label": label,
+        "data.rows": rows,
         "data.task": task,
         "student.shape": student,
         "evaluate.baseline": baseline,

@@ -16,6 +16,7 @@ from potstill.cli.flags import (
     Header,
     Label,
     LabelMargin,
+    LabelSeparator,
     LabelThreshold,
     Pair,
     Precision,
@@ -47,6 +48,7 @@ def evaluate(  # one parameter is one flag
     label: Label = None,
     label_threshold: LabelThreshold = None,
     label_margin: LabelMargin = 0.0,
+    label_separator: LabelSeparator = ",",
     format_: Format = None,
     header: Header = True,
     engine: Engine = None,
@@ -83,7 +85,7 @@ def evaluate(  # one parameter is one flag
         report.stage("evaluate", str(folder))
         predictor = _load(folder, engine, precision, pair)
         source = resolve_data(data, split="test", report=report)
-        rule = predictor.task.gold_rule(threshold=label_threshold, margin=label_margin)
+        rule = predictor.task.gold_rule(threshold=label_threshold, margin=label_margin, separator=label_separator)
         labelled = read_labelled(
             source.paths,
             Columns.chosen(source.columns, text=text, pair=pair, label=label),

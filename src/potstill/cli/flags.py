@@ -14,11 +14,13 @@ __all__ = [
     "Header",
     "Label",
     "LabelMargin",
+    "LabelSeparator",
     "LabelThreshold",
     "Out",
     "Pair",
     "Precision",
     "Quiet",
+    "Rows",
     "Seed",
     "Set",
     "SettingsFile",
@@ -53,12 +55,18 @@ Test = Annotated[str | None, typer.Option(metavar="SOURCE", help="Labelled examp
 Text = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the text.")]
 Pair = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the second text.")]
 Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that holds the label or the score.")]
-Task = Annotated[str | None, typer.Option(metavar="NAME", help="What is answered: classification or regression.")]
+Rows = Annotated[int | None, typer.Option(metavar="N", help="Learn from so many rows of train.")]
+Task = Annotated[
+    str | None, typer.Option(metavar="NAME", help="What is answered: classification, multilabel or regression.")
+]
 
 # Of every command that reads a file as it stands.
 LabelThreshold = Annotated[
     float | None,
     typer.Option(metavar="NUMBER", help="For labels that are numbers: positive from here up, negative below."),
+]
+LabelSeparator = Annotated[
+    Literal[",", ";", "|"], typer.Option(metavar="MARK", help="What stands between the labels of a set: , or ; or |.")
 ]
 LabelMargin = Annotated[
     float, typer.Option(metavar="NUMBER", help="Leave out rows whose number is nearer to the threshold than this.")

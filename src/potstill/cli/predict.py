@@ -27,7 +27,9 @@ _SHOWN = 50
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A student's folder, as `distill` leaves it, a fine-tuned model's, or a masked LM's.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a student, a fine-tuned model or a masked LM.")
+    ],
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; none: lines of the input.")] = None,
     input_: Annotated[Path | None, typer.Option("--input", metavar="FILE", help="A file of rows.")] = None,
     text_column: Annotated[
@@ -56,14 +58,15 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON document, not with lines.")] = False,
 ) -> None:
-    """Answer texts with a label, a score or filled blanks.
+    """Answer texts with a label, several labels, a score or filled blanks.
 
     Reads lines of standard input, the texts given, or the rows of a file (CSV, TSV, JSON Lines, Parquet, ...). Each
-    answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}, or {"id": ..., "score":
-    ...}. A masked LM, of any folder, fills blanks ("[MASK]"), several of them jointly: {"id": ..., "fillings":
-    [{"fill", "text", "probability", "order", "independent"}, ...], "apart": ...}, the last what filling blank by blank
-    would have chosen. A row that cannot be answered is named on standard error and has no line (go by the ids); the
-    rest go on. The exit code is 2 where no row could be answered. A text that begins with a dash stands after "--".
+    answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}, {"id": ..., "labels":
+    [...], "probabilities": {...}}, or {"id": ..., "score": ...}. A masked LM, of any folder, fills blanks ("[MASK]"),
+    several of them jointly: {"id": ..., "fillings": [{"fill", "text", "probability", "order", "independent"}, ...],
+    "apart": ...}, the last what filling blank by blank would have chosen. A row that cannot be answered is named on
+    standard error and has no line (go by the ids); the rest go on. The exit code is 2 where no row could be answered. A
+    text that begins with a dash stands after "--".
 
     With --abstain-below or --wanted-precision, an answer that the model is not sure enough of is {"id": ..., "label":
     null, "abstained": true, "probabilities": {...}}.

@@ -391,6 +391,13 @@ class RunSettings(Section):
     checkpoint_minutes: float = Field(default=2.0, gt=0, description="Minutes between two checkpoints.")
 
 
+_INSTEAD = {
+    "teacher.scores": ", and give a model as teacher.source",
+    "augment.method conditional-masked-lm": ", and name masked-lm",
+}
+"""What to do about a set of labels in place of what is for one."""
+
+
 class Settings(Section):
     """Everything that decides what a run does. `data.train` has no default, nor has the teacher."""
 
@@ -406,17 +413,21 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _agree(self) -> "Settings":
-        if self.data.task == "regression":
-            for key, is_set in (
-                ("distill.temperature", self.distill.temperature is not None),
-                ("teacher.same_label_order", self.teacher.same_label_order),
-                ("teacher.scores", self.teacher.scores is not None),
-                ("augment.method conditional-masked-lm", "conditional-masked-lm" in self.augment.method),
-            ):
-                if is_set:
-                    raise SettingsError(
-                        f'{key} with data.task = "regression"',
-                        expected="a setting that scores have: this one is for labels",
-                        fix=f"leave {key} out",
-                    )
+        if self.data.task == "classification":
+            return self
+        scores = self.data.task == "regression"
+        for key, is_set in (
+            ("distill.temperature", scores and self.distill.temperature is not None),
+            ("teacher.same_label_order", scores and self.teacher.same_label_order),
+            ("teacher.scores", self.teacher.scores is not None),
+            ("augment.method conditional-masked-lm", "conditional-masked-lm" in self.augment.method),
+        ):
+            if is_set:
+                raise SettingsError(
+                    f'{key} with data.task = "{self.data.task}"',
+                    expected="a setting that scores have: this one is for labels"
+                    if scores
+                    else "a setting that sets of labels have: this one is for one label a text",
+                    fix=f"leave {key} out{_INSTEAD.get(key, '') if not scores else ''}",
+                )
         return self

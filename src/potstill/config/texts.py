@@ -22,9 +22,10 @@ class Section(BaseModel):
 class DataSettings(Section):
     """What is learned from, and how its files are read."""
 
-    task: Literal["classification", "regression"] = Field(
+    task: Literal["classification", "regression", "multilabel"] = Field(
         default="classification",
-        description="What is answered: one label of several, or a number (the label column then holds scores).",
+        description="What is answered: one label of several, a number (the label column then holds scores), or any "
+        "number of several labels (it then holds sets of labels).",
     )
     train: Source = Field(
         description="Labelled examples to learn from.",
@@ -50,9 +51,13 @@ class DataSettings(Section):
     )
     label: Text | None = Field(
         default=None,
-        description="The column that holds the label or the score; not set: the one that a short name declares, else "
-        '"label".',
+        description="The column that holds the label, the labels or the score; not set: the one that a short name "
+        'declares, else "label".',
         examples=["label"],
+    )
+    label_separator: Literal[",", ";", "|"] = Field(
+        default=",",
+        description="What stands between the labels in a cell, for sets of labels; JSON lists are read without it.",
     )
     format: Literal["csv", "tsv", "jsonl", "json", "parquet", "tab", "txt"] | None = Field(
         default=None, description="The files' format; not set: told by the file's name.", examples=["tsv"]
@@ -120,17 +125,28 @@ class DataSettings(Section):
                 f"data.dev_share {self.dev_share} and data.test_share {self.test_share} leave nothing to learn from",
                 expected="a sum below 1",
             )
-        if self.task == "regression" and self.label_threshold is not None:
+        if self.task != "classification" and self.label_threshold is not None:
             raise SettingsError(
-                f'data.label_threshold = {self.label_threshold:g} with data.task = "regression"',
+                f'data.label_threshold = {self.label_threshold:g} with data.task = "{self.task}"',
                 expected="scores to learn as they are, or two classes made of them",
                 fix="leave one of them out",
             )
-        if self.task == "regression" and self.class_weights != "none":
+        if self.task != "classification" and self.class_weights != "none":
             raise SettingsError(
-                'data.class_weights with data.task = "regression"',
-                expected="a setting that scores have: this one is for labels",
-                fix="leave data.class_weights out",
+                f'data.class_weights with data.task = "{self.task}"',
+                expected="a task of one label a text",
+                fix="leave data.class_weights out"
+                + (
+                    ": each label's threshold is tuned on dev, which does for rare labels what weights would"
+                    if self.task == "multilabel"
+                    else ""
+                ),
+            )
+        if self.task != "multilabel" and self.label_separator != ",":
+            raise SettingsError(
+                f'data.label_separator = "{self.label_separator}" with data.task = "{self.task}"',
+                expected="cells that hold several labels",
+                fix='set data.task = "multilabel", or leave data.label_separator out',
             )
         if self.label_margin is not None and self.label_threshold is None:
             raise SettingsError(

@@ -15,7 +15,7 @@ import numpy as np
 
 from potstill.data.encoding import TextEncoder
 from potstill.data.key_store import KeyStore
-from potstill.data.labels import GoldRule, sort_labels
+from potstill.data.labels import GoldRule
 from potstill.data.parts import Columns, Part, read_part
 from potstill.data.rows import BadRow
 from potstill.data.sources import Source
@@ -95,6 +95,8 @@ class _File:
     set_aside: list[BadRow] = field(default_factory=list)
     set_aside_total: int = 0
     labels: Counter[str] = field(default_factory=Counter)
+    most_labels: int = 0
+    without_label: int = 0
     scores: _Scores = field(default_factory=_Scores)
     sides: dict[str, Lengths] = field(default_factory=dict)
     tokens: Lengths | None = None
@@ -115,7 +117,9 @@ class _File:
             self.tokens = self.tokens or Lengths()
             self.tokens.add(encoder.count(part.texts, part.pairs))
         for gold in part.golds or ():
-            for label in rule.labels(gold):
+            names = rule.labels(gold)
+            self.most_labels, self.without_label = max(self.most_labels, len(names)), self.without_label + (not names)
+            for label in names:
                 if label in self.labels or len(self.labels) < _MOST_LABELS:
                     self.labels[label] += 1
         if numbers := [gold for gold in part.golds or () if isinstance(gold, float)]:
@@ -132,6 +136,7 @@ class _File:
             "usable": self.usable,
             "columns": list(self.columns),
             "labels": dict(sorted(self.labels.items(), key=lambda one: (-one[1], one[0]))) if self.labels else None,
+            "without_label": self.without_label if self.labels else None,
             "scores": self.scores.facts() if self.scores.n else None,
             "characters": {side: lengths.facts() for side, lengths in self.sides.items()},
             "tokens": tokens,
@@ -167,7 +172,8 @@ def check_files(
         report: Receives a stage a file, and progress.
 
     Returns:
-        `files`, each `file`, `rows`, `usable`, `columns`, `labels` (name → rows; None without), `scores` (`low`,
+        `files`, each `file`, `rows`, `usable`, `columns`, `labels` (name → rows; None without),
+        `without_label` (rows with none of them), `scores` (`low`,
         `mean`, `high`; None without), `characters` of `text` and `pair`, `tokens` (`cut`: by length, how many texts are
         longer), `repeated_texts`, `conflicting_texts`, `conflicting_rows` (`Repeats`), `left_out_near_threshold`,
         `set_aside` (the first fifty) and `set_aside_total`; `overlaps`, each `between`, `texts`, `rows` and `examples`
@@ -238,9 +244,9 @@ def _refusals(found: Sequence[_File], rule: GoldRule, budget: float) -> list[str
         if one.scores.n and one.scores.low == one.scores.high:
             said.append(f"{one.name}: every {rule.word} is {one.scores.low:g}")
     learned = found[0]
-    if learned.labels:
+    if learned.labelled and learned.usable and not learned.scores.n:
         try:
-            sort_labels(learned.labels, learned.usable, learned.name)
+            rule.names(learned.labels, learned.usable, learned.most_labels, learned.name)
         except DataError as error:
             said.append(str(error))
         for one in found[1:]:

@@ -6,7 +6,7 @@ Labels are matched by name, never by position, unless the user says that the ord
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -15,7 +15,15 @@ import numpy as np
 from potstill.data.examples import UNLABELLED
 from potstill.errors import DataError, SettingsError
 
-__all__ = ["GoldRule", "LabelRule", "check_labels_of_model", "match_labels", "sort_labels"]
+__all__ = [
+    "GoldRule",
+    "LabelRule",
+    "check_known",
+    "check_labels_of_model",
+    "match_labels",
+    "no_threshold",
+    "sort_labels",
+]
 
 _SHOWN = 12
 _MANY_CLASSES = 100
@@ -28,11 +36,28 @@ class GoldRule(Protocol):
     def word(self) -> str:
         """What one is called: label, score."""
 
+    @property
+    def reads_blank(self) -> bool:
+        """Whether a blank cell is an answer too: none of the labels."""
+
     def name(self, cell: str) -> Any:
         """The gold answer in a cell; None where the row is left out; `ValueError`, why the row cannot be used."""
 
     def labels(self, gold: Any) -> tuple[str, ...]:
         """The names of the labels in a gold answer; none where it is a number."""
+
+    def names(self, labels: Collection[str], rows: int, most: int, where: str) -> tuple[str, ...]:
+        """The names of train's labels, in the order of a model's outputs; none where answers are numbers.
+
+        Args:
+            labels: Those found.
+            rows: How many rows they come from.
+            most: How many the row with most of them has.
+            where: What they come from, for errors.
+
+        Raises:
+            DataError: As `sort_labels`, or labels that look as if they were several in one.
+        """
 
     def settle(self, golds: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
         """Check the gold answers of all splits (role → golds, train first); the label names, where answers have any."""
@@ -43,7 +68,7 @@ class GoldRule(Protocol):
     def array(self, golds: Sequence[Any], names: Sequence[str]) -> np.ndarray:
         """Golds as `Examples.labels`."""
 
-    def missing(self, count: int) -> np.ndarray:
+    def missing(self, count: int, names: Sequence[str]) -> np.ndarray:
         """`Examples.labels` of rows without one."""
 
     def facts(self, golds: Mapping[str, Sequence[Any]], names: Sequence[str]) -> dict[str, Any]:
@@ -63,6 +88,7 @@ class LabelRule:
     threshold: float | None = None
     margin: float = 0.0
     word: ClassVar[str] = "label"
+    reads_blank: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not math.isfinite(self.threshold):
@@ -91,20 +117,19 @@ class LabelRule:
         return (gold,)
 
     @staticmethod
-    def settle(golds: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+    def names(labels: Collection[str], rows: int, most: int, where: str) -> tuple[str, ...]:
+        """As `sort_labels` has them."""
+        return sort_labels(labels, rows, where)
+
+    @classmethod
+    def settle(cls, golds: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
         """The names of train's labels, in order (`sort_labels`).
 
         Raises:
             DataError: As `sort_labels`; a label in dev or test that train has not.
         """
-        names = sort_labels(golds["train"], len(golds["train"]), "train")
-        for role, found in golds.items():
-            if unknown := sorted(set(found) - set(names)):
-                raise DataError(
-                    f"{role} has labels that train has not: {_shown(unknown)} among {_shown(sorted(set(found)))}",
-                    expected=f"those of train: {_shown(names)}",
-                    fix="write labels alike in every split",
-                )
+        names = cls.names(set(golds["train"]), len(golds["train"]), 1, "train")
+        check_known(golds, names)
         return names
 
     @staticmethod
@@ -122,8 +147,8 @@ class LabelRule:
         return np.array([place[name] for name in golds], dtype=np.int64)
 
     @staticmethod
-    def missing(count: int) -> np.ndarray:
-        """int64 (count,), −1."""
+    def missing(count: int, names: Sequence[str]) -> np.ndarray:
+        """int64 (count,), −1; `names` play no part."""
         return np.full(count, UNLABELLED, dtype=np.int64)
 
     @staticmethod
@@ -131,6 +156,27 @@ class LabelRule:
         """How many rows of each split have each label."""
         counted = {role: Counter(found) for role, found in golds.items()}
         return {"labels": {role: {name: found[name] for name in names} for role, found in counted.items()}}
+
+
+def check_known(labels: Mapping[str, Iterable[str]], names: Sequence[str]) -> None:
+    """Raise `DataError` for the first split (role → its labels) with labels that are not among train's `names`."""
+    for role, found in labels.items():
+        if unknown := sorted(set(found) - set(names)):
+            raise DataError(
+                f"{role} has labels that train has not: {_shown(unknown)} among {_shown(sorted(set(found)))}",
+                expected=f"those of train: {_shown(names)}",
+                fix="write labels alike in every split",
+            )
+
+
+def no_threshold(threshold: float | None, margin: float, answers: str) -> None:
+    """Raise `SettingsError` where a threshold or a margin is given for `answers` that are not made by one."""
+    if threshold is not None or margin:
+        raise SettingsError(
+            f"a label threshold of {threshold} for {answers}",
+            expected=f"{answers} as they are",
+            fix="leave the threshold and its margin out",
+        )
 
 
 def _number(text: str) -> float | None:

@@ -99,7 +99,7 @@ def combined(examples: Examples, made: Sequence[NewTexts]) -> Examples:
     kept: list[list[tuple[int, str | tuple[str, str], float]]] = [[] for _ in rows]
     # In the order of ids, so that which of two equal new texts stays does not depend on the order of the examples.
     order = np.argsort(examples.example_id, kind="stable").tolist()
-    labels, absent = examples.labels.tolist(), without_labels(examples.labels, 1)[0].item()
+    labels, absent = examples.labels.tolist(), without_labels(examples.labels, 1)[0].tolist()
     for part in sorted(made, key=lambda part: NUMBERS[part.method]):
         base = _NEW_ID + (NUMBERS[part.method] << _ID_BITS + 1 + COPY_BITS)
         keeps = part.method in KEEPS_LABEL

@@ -67,7 +67,7 @@ class Part:
         ids: int64 (n,); unique over all splits.
         texts: n texts.
         pairs: n second texts; None for tasks on one text.
-        golds: n label names or scores; None in unlabelled.
+        golds: n label names, scores or tuples of label names; None in unlabelled.
         keys: n digests, equal where rows count as the same.
         set_aside: The rows that cannot be used.
         left_out: How many rows are too near the label threshold.
@@ -101,7 +101,7 @@ class Part:
 
     def examples(self, rule: GoldRule, names: Sequence[str]) -> Examples:
         """The rows, their gold answers as `rule` holds them; `names`: the task's label names."""
-        labels = rule.missing(len(self.texts)) if self.golds is None else rule.array(self.golds, names)
+        labels = rule.missing(len(self.texts), names) if self.golds is None else rule.array(self.golds, names)
         return Examples(self.ids, self.texts, self.pairs, labels)
 
 
@@ -121,7 +121,9 @@ def read_part(table: Table, role: str, columns: Columns, rule: GoldRule, budget:
     left_out = 0
     for row, text in enumerate(texts):
         try:
-            _check_cells(text, pairs[row] if pairs else text, cells[row] if cells else "-", rule.word)
+            _check_texts(text, pairs[row] if pairs else text)
+            if cells is not None:
+                _check_gold(cells[row], rule)
             gold = rule.name(cells[row] or "") if cells else ""
         except ValueError as error:
             bad.append(BadRow(table.sources[table.file_numbers[row]], int(table.row_numbers[row]), str(error)))
@@ -172,13 +174,16 @@ def _label_cells(table: Table, role: str, label: str) -> list[str | None]:
     return cells
 
 
-def _check_cells(text: str | None, pair: str | None, cell: str | None, word: str) -> None:
+def _check_texts(text: str | None, pair: str | None) -> None:
     if text is None or is_blank(text):
         raise ValueError("empty text")
     if pair is None or is_blank(pair):
         raise ValueError("empty second text")
-    if cell is None or is_blank(cell):
-        raise ValueError(f"no {word}")
+
+
+def _check_gold(cell: str | None, rule: GoldRule) -> None:
+    if cell is None or (is_blank(cell) and not rule.reads_blank):
+        raise ValueError(f"no {rule.word}")
 
 
 def _check_budget(bad: Sequence[BadRow], total: int, role: str, budget: float) -> None:

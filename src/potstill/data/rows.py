@@ -6,7 +6,7 @@ Knows columns, and neither labels nor splits.
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,7 @@ def iter_rows(
     *,
     format: str | None = None,
     columns: Sequence[str] | None = None,
+    blank: Collection[str] = (),
     header: bool = True,
     report: Reporter = SILENT,
 ) -> Iterator[Row | BadRow]:
@@ -93,6 +94,7 @@ def iter_rows(
         format: One of `FORMATS`; None goes by the suffix.
         columns: The columns that must be there, the only ones to come back, and must not be blank. None: all columns,
             and any may be blank.
+        blank: Those of `columns` that may be blank, though not without a value.
         header: False for csv and tsv without a header line; the columns are then "1", "2", ….
         report: Told of the bytes read.
 
@@ -116,14 +118,16 @@ def iter_rows(
             waiting -= record.keys()
             if waiting and number >= _PATIENCE:
                 break
-        yield _checked(path, number, record, columns)
+        yield _checked(path, number, record, columns, blank)
     if waiting and seen:
         raise missing_column(next(name for name in columns or () if name in waiting), list(seen), str(path))
     if number == 0:
         raise DataError(f"{path} has no rows", expected="at least one row of data")
 
 
-def _checked(path: Path, number: int, record: dict[str, str | None], columns: Sequence[str] | None) -> Row | BadRow:
+def _checked(
+    path: Path, number: int, record: dict[str, str | None], columns: Sequence[str] | None, blank: Collection[str]
+) -> Row | BadRow:
     values = record if columns is None else {name: record.get(name) for name in columns}
     for name, value in values.items():
         if value is None:
@@ -131,7 +135,7 @@ def _checked(path: Path, number: int, record: dict[str, str | None], columns: Se
                 return BadRow(str(path), number, f"no value in column {name!r}")
         elif "\0" in value:
             return BadRow(str(path), number, f"NUL in column {name!r}")
-        elif columns is not None and is_blank(value):
+        elif columns is not None and name not in blank and is_blank(value):
             return BadRow(str(path), number, f"column {name!r} is empty")
         elif not value.isascii() and _has_surrogate(value):
             return BadRow(str(path), number, f"column {name!r} is not valid Unicode")

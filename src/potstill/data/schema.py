@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from potstill.data.examples import Examples
+from potstill.data.label_sets import LabelSetRule
 from potstill.data.labels import GoldRule, LabelRule, match_labels
 from potstill.data.overlaps import (
     count_repeats,
@@ -29,6 +30,7 @@ __all__ = [
     "Columns",
     "GoldRule",
     "LabelRule",
+    "LabelSetRule",
     "ScoreRule",
     "SplitRule",
     "Splits",
@@ -80,7 +82,7 @@ class Splits:
         unlabelled: Texts without labels, none of them in dev or test; None where none were given.
         labels: The label names; `Examples.labels` are indices into them. Empty where answers are scores.
         facts: What the report's "data" says of the splits: `train`, `dev`, `test`, `unlabelled` (counts), `overlaps`,
-            `set_aside`, `set_aside_total`, `labels`, and `scores` where answers are.
+            `set_aside`, `set_aside_total`, `labels`, `scores` where answers are, `without_label` where they are sets.
         notes: What else is worth knowing: `cut_from_train` (rows by role), `left_out_near_threshold` (rows by role),
             `repeated_texts` (rows of train beyond the first of their text), `conflicting_texts` (texts of train with
             more than one label) and `conflicting_rows` (how many rows those are).

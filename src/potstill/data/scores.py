@@ -1,7 +1,7 @@
 """Gold answers that are numbers: what a cell must hold, and what a split of them must be fit for."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ class ScoreRule:
     """
 
     word: ClassVar[str] = "score"
+    reads_blank: ClassVar[bool] = False
 
     @staticmethod
     def name(cell: str) -> float:
@@ -48,6 +49,11 @@ class ScoreRule:
 
     @staticmethod
     def labels(gold: float) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    @staticmethod
+    def names(labels: Collection[str], rows: int, most: int, where: str) -> tuple[str, ...]:
         """None."""
         return ()
 
@@ -82,8 +88,8 @@ class ScoreRule:
         return np.array(scores, dtype=np.float64)
 
     @staticmethod
-    def missing(count: int) -> np.ndarray:
-        """float64 (count,), NaN: no score."""
+    def missing(count: int, names: Sequence[str]) -> np.ndarray:
+        """float64 (count,), NaN: no score; `names` are none."""
         return np.full(count, np.nan)
 
     @staticmethod

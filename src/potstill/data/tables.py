@@ -3,7 +3,7 @@
 Knows formats and columns, and neither labels nor splits: those are `potstill.data.schema`'s.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -106,6 +106,7 @@ def read_table(
     *,
     format: str | None = None,
     columns: Sequence[str] | None = None,
+    blank: Collection[str] = (),
     header: bool = True,
     report: Reporter = SILENT,
 ) -> Table:
@@ -116,6 +117,7 @@ def read_table(
         format: As for `iter_rows`; None goes by each file's suffix.
         columns: The columns wanted: each must be there, and a row where one is blank is set aside. None: all columns
             of all files.
+        blank: Those of `columns` in which a blank cell is an answer, and not a reason to set a row aside.
         header: False for csv and tsv without a header line.
         report: Told of the bytes read in each file.
 
@@ -130,7 +132,7 @@ def read_table(
     builder = _Builder(columns)
     bad: list[BadRow] = []
     for file_number, path in enumerate(paths):
-        for row in _rows_of(path, format, columns, header, report):
+        for row in _rows_of(path, format, columns, blank, header, report):
             if isinstance(row, Row):
                 builder.add(row, file_number)
             else:
@@ -152,7 +154,7 @@ def read_blocks(
     sources = tuple(map(str, paths))
     for file_number, path in enumerate(paths):
         builder, bad = _Builder(None), list[BadRow]()
-        for row in _rows_of(path, format, None, header, report):
+        for row in _rows_of(path, format, None, (), header, report):
             if isinstance(row, Row):
                 builder.add(row, file_number)
             else:
@@ -174,11 +176,16 @@ def _with_columns(table: Table, names: dict[str, None]) -> Table:
 
 
 def _rows_of(
-    path: Path, format: str | None, columns: Sequence[str] | None, header: bool, report: Reporter
+    path: Path,
+    format: str | None,
+    columns: Sequence[str] | None,
+    blank: Collection[str],
+    header: bool,
+    report: Reporter,
 ) -> Iterator[Row | BadRow]:
     """The rows of a file; blank lines of a txt file are none."""
     is_plain = file_format(path, format) == "txt"
-    for row in iter_rows(path, format=format, columns=columns, header=header, report=report):
+    for row in iter_rows(path, format=format, columns=columns, blank=blank, header=header, report=report):
         if isinstance(row, Row) or not (is_plain and row.reason == EMPTY_ROW):
             yield row
 

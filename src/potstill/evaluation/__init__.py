@@ -3,7 +3,7 @@
 Knows engines, encodings and examples; trains nothing but the word-count baseline, and writes no file.
 """
 
-from potstill.evaluation.baselines import TFIDF, TfidfResult, tfidf_logistic, tfidf_ridge
+from potstill.evaluation.baselines import TFIDF, TfidfResult, tfidf_logistic, tfidf_one_vs_rest, tfidf_ridge
 from potstill.evaluation.cost import ParameterCounts, encoder_parameters, flops, flops_per_token, parameter_counts
 from potstill.evaluation.evaluate import predict_logits, probabilities
 from potstill.evaluation.latency import (
@@ -35,5 +35,6 @@ __all__ = [
     "speedup_shares",
     "speedups",
     "tfidf_logistic",
+    "tfidf_one_vs_rest",
     "tfidf_ridge",
 ]

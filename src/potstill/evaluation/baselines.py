@@ -13,22 +13,23 @@ from potstill.metrics import METRICS, classification_metrics, regression_metrics
 from potstill.progress import SILENT, Reporter
 from potstill.tasks import Classification, Task
 
-__all__ = ["C_GRID", "RIDGE_GRID", "TFIDF", "TfidfResult", "tfidf_logistic", "tfidf_ridge"]
+__all__ = ["C_GRID", "RIDGE_GRID", "TFIDF", "TfidfResult", "tfidf_logistic", "tfidf_one_vs_rest", "tfidf_ridge"]
 
 C_GRID = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Inverse regularisation strengths that are tried."""
 
 RIDGE_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
-"""The same for ridge regression: 1/α."""
+"""The same for ridge regression (1/α), and for labels of which each is a decision of its own."""
 
 _MOST_TERMS = 300_000
+_CERTAIN = 10.0  # the logit of a label that every training text has
 
 
 class TfidfResult(TypedDict):
-    """What `tfidf_logistic` and `tfidf_ridge` answer.
+    """What each baseline of TF-IDF answers.
 
     Keys:
-        predictions: For each judged `Examples`, class indices, int64 (n,), or scores, float64 (n,).
+        predictions: For each judged `Examples`, class indices, int64 (n,), scores, float64 (n,), or marks, int8 (n, C).
         c: The chosen inverse regularisation strength.
         dev_scores: The dev score of each strength tried.
         parameters: Numbers the fitted model holds: weights, biases and one inverse document frequency per term.
@@ -131,6 +132,74 @@ def tfidf_ridge(
     return result
 
 
+def tfidf_one_vs_rest(
+    train: Examples,
+    dev: Examples,
+    judged: Sequence[Examples],
+    *,
+    task: Task,
+    grid: Sequence[float] = RIDGE_GRID,
+    report: Reporter = SILENT,
+) -> TfidfResult:
+    """Fit TF-IDF with a logistic regression for each label; features as in `tfidf_logistic`.
+
+    The labels' thresholds are tuned on dev, as every model's are, and the strength is chosen by what dev then scores.
+
+    Args:
+        train: Texts with sets of labels.
+        dev: Texts with sets of labels.
+        judged: Texts to predict with the chosen model.
+        task: Fits the thresholds, and scores.
+        grid: Inverse regularisation strengths to try.
+        report: Receives progress in strengths tried.
+
+    Raises:
+        DataError: No word in the training texts.
+    """
+    result = _fitted(
+        train,
+        dev,
+        [dev, *judged],
+        _OneVsRest,
+        lambda gold, logits: task.score(gold, task.fitted(gold, logits).predictions(logits)),
+        grid,
+        report,
+    )
+    on_dev, *logits = result["predictions"]
+    fitted = task.fitted(dev.labels, on_dev)
+    result["predictions"] = [fitted.predictions(one) for one in logits]
+    result["description"] += f", a logistic regression for each label, C = {result['c']:g} chosen on dev"
+    return result
+
+
+class _OneVsRest:
+    """A logistic regression for each label, each of one strength; a label that all texts or none have is a constant."""
+
+    def __init__(self, c: float) -> None:
+        self.c = c
+        self.coef_ = self.intercept_ = np.empty(0)
+
+    def fit(self, features: Any, marks: np.ndarray) -> None:
+        from sklearn.linear_model import LogisticRegression
+
+        self.coef_ = np.zeros((marks.shape[1], features.shape[1]))
+        self.intercept_ = np.where(marks.any(axis=0), _CERTAIN, -_CERTAIN)
+        for label in np.flatnonzero(marks.any(axis=0) & ~marks.all(axis=0)):
+            model = LogisticRegression(C=self.c, solver="liblinear", tol=1e-3, random_state=0)
+            model.fit(features, marks[:, label])
+            self.coef_[label], self.intercept_[label] = model.coef_[0], model.intercept_[0]
+
+    def predict(self, features: Any) -> np.ndarray:
+        """Logits (n, C)."""
+        return np.asarray(features @ self.coef_.T + self.intercept_)
+
+
+def _for_label_sets(
+    train: Examples, dev: Examples, judged: Sequence[Examples], task: Task, report: Reporter
+) -> TfidfResult:
+    return tfidf_one_vs_rest(train, dev, judged, task=task, report=report)
+
+
 def _for_labels(
     train: Examples, dev: Examples, judged: Sequence[Examples], task: Task, report: Reporter
 ) -> TfidfResult:
@@ -153,6 +222,7 @@ def _for_scores(
 TFIDF: Mapping[str, tuple[str, Callable[[Examples, Examples, Sequence[Examples], Task, Reporter], TfidfResult]]] = {
     "classification": ("tfidf_logistic", _for_labels),
     "regression": ("tfidf_ridge", _for_scores),
+    "multilabel": ("tfidf_one_vs_rest", _for_label_sets),
 }
 """Task → the baseline's name in reports, and the function; a task that is not here has none."""
 

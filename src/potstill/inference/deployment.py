@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,14 +11,14 @@ from potstill.engines import FILES, EngineName, Precision
 from potstill.errors import ModelError
 from potstill.metrics import Threshold
 from potstill.storage import read_json
-from potstill.tasks import TASKS
+from potstill.tasks import TASKS, Task, make_task
 
 __all__ = ["DEPLOYMENT", "Deployment", "is_masked_lm", "read_deployment"]
 
 DEPLOYMENT = "potstill.json"
 _SCHEMA_VERSION = 1
 _SHARES = tuple(field.name for field in fields(Threshold))
-_A_THRESHOLD = f"a list of objects with {', '.join(_SHARES)}, each from 0 to 1, by rising confidence"
+_AN_ABSTENTION = f"a list of objects with {', '.join(_SHARES)}, each from 0 to 1, by rising confidence"
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class Deployment:
         deploy: Engine and precision to run it with; None where none was chosen.
         task: One of `potstill.tasks.TASKS`.
         temperature: What logits are divided by before they become probabilities; 1 where potstill.json has none.
-        thresholds: Confidences below which answers may be withheld, lowest first, with what dev says of each; none
+        abstention: Confidences below which answers may be withheld, lowest first, with what dev says of each; none
             where potstill.json has none.
+        tuned: What the task's answers need that was chosen on dev, as `Task.tuned`.
     """
 
     labels: tuple[str, ...]
@@ -46,7 +47,13 @@ class Deployment:
     deploy: tuple[EngineName, Precision] | None
     task: str = "classification"
     temperature: float = 1.0
-    thresholds: tuple[Threshold, ...] = ()
+    abstention: tuple[Threshold, ...] = ()
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+
+    def made_task(self) -> Task:
+        """The task, as it was fitted to the model."""
+        made = make_task(self.task, self.labels, pair=self.pair)
+        return made.restored(self.tuned) if self.tuned else made
 
 
 def read_deployment(folder: Path) -> Deployment:
@@ -82,10 +89,14 @@ def read_deployment(folder: Path) -> Deployment:
         f"{_SCHEMA_VERSION}; a newer Potstill may read it",
     )
     task = get("task", lambda value: isinstance(value, str) and value in TASKS, " or ".join(map(repr, TASKS)))
-    if task == "regression":
-        labels = get("labels", lambda value: value == [], "an empty list: an answer is a score")
-    else:
+    if make_task(task).names_outputs:
         labels = get("labels", _are_names, "a list of two or more different names")
+    else:
+        labels = get("labels", lambda value: value == [], "an empty list: an answer is a score")
+    try:
+        tuned = make_task(task, labels).restored(values).tuned
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
     pair = get("pair", lambda value: isinstance(value, bool), "true or false")
     length = get("max_length", _is_count, "a number of tokens")
     _check_positions(folder, length)
@@ -94,7 +105,7 @@ def read_deployment(folder: Path) -> Deployment:
     deploy = get("deploy", _is_engine, "null, or engine and precision: one of " + ", ".join(map(" ".join, FILES)))
     chosen = None if deploy is None else (deploy["engine"], deploy["precision"])
     temperature = get("temperature", lambda value: value is None or _is_positive(value), "a number above 0")
-    rows = get("thresholds", lambda value: value is None or _are_thresholds(value), _A_THRESHOLD)
+    rows = get("abstention", lambda value: value is None or _is_abstention(value), _AN_ABSTENTION)
     return Deployment(
         tuple(labels),
         pair,
@@ -105,6 +116,7 @@ def read_deployment(folder: Path) -> Deployment:
         task,
         1.0 if temperature is None else float(temperature),
         tuple(Threshold(**row) for row in rows or ()),
+        tuned,
     )
 
 
@@ -147,7 +159,7 @@ def _is_positive(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
-def _are_thresholds(value: Any) -> bool:
+def _is_abstention(value: Any) -> bool:
     def is_one(row: Any) -> bool:
         shares = list(row.values()) if isinstance(row, dict) and row.keys() == set(_SHARES) else [None]
         return all(isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= 1 for x in shares)

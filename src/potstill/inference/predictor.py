@@ -18,7 +18,7 @@ from potstill.engines import Engine, EngineName, Precision, load, obstacle
 from potstill.errors import DataError, ModelError, SettingsError
 from potstill.inference.deployment import DEPLOYMENT, Deployment, read_deployment
 from potstill.metrics import Threshold, choose_threshold
-from potstill.tasks import Task, make_task
+from potstill.tasks import Task
 
 __all__ = ["Prediction", "Predictor", "Row", "flaw"]
 
@@ -35,10 +35,11 @@ class Prediction:
     """The answer to one row.
 
     Attributes:
-        label: The most probable label; None where the row could not be answered, the answer is withheld or a score.
+        label: The most probable label; None where the row could not be answered, the answer is withheld or another.
         probabilities: By label, softmax of the mean logits of the text's windows over the model's temperature; they
-            add up to 1. Empty where there are no labels.
-        score: The mean over the text's windows; None where the row could not be answered, or the answer is a label.
+            add up to 1. For sets of labels the sigmoid of each, and they do not. Empty where there are no labels.
+        score: The mean over the text's windows; None where the row could not be answered, or the answer is no score.
+        labels: Those whose probability reaches their threshold, maybe none; None where the answer is no set of labels.
         truncated: Whether the model did not see all of the text.
         windows: In how many windows it was read; 0 where the row could not be answered.
         reason: Why the row could not be answered; None where it was.
@@ -51,19 +52,22 @@ class Prediction:
     windows: int = 0
     reason: str | None = None
     score: float | None = None
+    labels: list[str] | None = None
     abstained: bool = False
 
     def answer(self) -> dict[str, Any]:
-        """What the task answers: `label` and `probabilities`, or `score`; `abstained` where it is withheld."""
+        """What the task answers: `label`, `labels` or `score`, with `probabilities`; `abstained` where withheld."""
         if self.score is not None:
             return {"score": self.score}
+        if self.labels is not None:
+            return {"labels": self.labels, "probabilities": self.probabilities}
         if self.abstained:
             return {"label": None, "abstained": True, "probabilities": self.probabilities}
         return {"label": self.label, "probabilities": self.probabilities}
 
 
 class Predictor:
-    """Answers texts with a label and probabilities, or with a score.
+    """Answers texts with a label or several and probabilities, or with a score.
 
     Args:
         engine: Runs the model.
@@ -110,7 +114,7 @@ class Predictor:
             threads: Threads of one run; None leaves it to the engine.
             abstain_below: Answers less sure than this, 0 … 1, are withheld; None withholds none.
             wanted_precision: In place of it: withhold as few answers as leave this share of the given ones right, above
-                0 and below 1, by the thresholds in potstill.json.
+                0 and below 1, by `abstention` in potstill.json.
 
         Raises:
             ModelError: A folder without what is needed, or an engine that cannot be had here.
@@ -118,7 +122,7 @@ class Predictor:
             StorageError: The engine's file is missing.
         """
         deployment = read_deployment(folder) if deployment is None else deployment
-        task = make_task(deployment.task, deployment.labels, pair=deployment.pair)
+        task = deployment.made_task()
         threshold = None
         if abstain_below is not None or wanted_precision is not None:
             threshold = _threshold(deployment, task, abstain_below, wanted_precision)
@@ -241,22 +245,23 @@ def _threshold(
         raise SettingsError("both abstain_below and wanted_precision", fix="give one of them")
     if task.confidence is None:
         raise SettingsError(
-            f"{named} with a model whose answers ({task.kind}) have no probability", fix=f"leave {named} out"
+            f"{named} with a model whose answers ({task.kind}) have no probability of their own",
+            fix=f"leave {named} out",
         )
     value = abstain_below if wanted is None else wanted
     if value is None or not 0 <= value <= 1 or (wanted is not None and wanted in (0, 1)):
         raise SettingsError(f"{named} is {value}", expected="a share, as 0.95")
     if wanted is None:
         return None
-    if not deployment.thresholds:
+    if not deployment.abstention:
         raise SettingsError(
-            f"wanted_precision with a model whose {DEPLOYMENT} has no thresholds",
-            expected="those that `potstill distill` finds on a dev split with gold labels",
+            f"wanted_precision with a model whose {DEPLOYMENT} has no abstention",
+            expected="the thresholds that `potstill distill` finds on a dev split with gold labels",
             fix="name a confidence with abstain_below, or distil again",
         )
-    chosen = choose_threshold(deployment.thresholds, wanted)
+    chosen = choose_threshold(deployment.abstention, wanted)
     if chosen is None:
-        best = max(one.at_least for one in deployment.thresholds)
+        best = max(one.at_least for one in deployment.abstention)
         raise SettingsError(
             f"wanted_precision is {wanted:g}, which no threshold is sure to reach by what dev shows",
             expected=f"at most {math.floor(1000 * best) / 1000:g}",

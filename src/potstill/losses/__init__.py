@@ -4,6 +4,7 @@ The loss is Σ sum / Σ count, so that it is exact under accumulation, padding a
 """
 
 from potstill.losses.attention import attention_mse, attention_mse_reference
+from potstill.losses.binary import binary_cross_entropy, binary_kl, soft_binary_cross_entropy
 from potstill.losses.hidden import hidden_mse, hidden_mse_reference
 from potstill.losses.logits import (
     WeightedCrossEntropy,
@@ -30,6 +31,8 @@ __all__ = [
     "attention_kl",
     "attention_mse",
     "attention_mse_reference",
+    "binary_cross_entropy",
+    "binary_kl",
     "cls_mse",
     "cosine_distance",
     "hard_cross_entropy",
@@ -42,6 +45,7 @@ __all__ = [
     "relation_heads",
     "relation_kl",
     "score_mse",
+    "soft_binary_cross_entropy",
     "soft_cross_entropy",
     "soft_cross_entropy_reference",
     "value_kl",

@@ -1,4 +1,4 @@
-"""Scores of classes, of numbers and of entities, with 95 % intervals: pure functions of arrays.
+"""Scores of classes, of sets of labels, of numbers and of entities, with 95 % intervals: pure functions of arrays.
 
 Knows no model, no text and no file.
 """
@@ -39,6 +39,14 @@ from potstill.metrics.entities import (
     resampled_entities,
 )
 from potstill.metrics.metric import Metric
+from potstill.metrics.multilabel import (
+    LABEL_SET_METRICS,
+    best_constant_set,
+    best_thresholds,
+    multilabel_metrics,
+    per_label,
+    resampled_multilabel,
+)
 from potstill.metrics.per_class import ClassScores, per_class
 from potstill.metrics.regression import SCORE_METRICS, regression_metrics, resampled_regression
 from potstill.metrics.resampled import Resampled
@@ -46,6 +54,7 @@ from potstill.metrics.tags import TagScheme, TagSchemeFound, detect_scheme, read
 
 __all__ = [
     "ENTITY_METRICS",
+    "LABEL_SET_METRICS",
     "METRICS",
     "SCORE_METRICS",
     "ClassScores",
@@ -60,6 +69,8 @@ __all__ = [
     "Threshold",
     "abstained",
     "beats_majority",
+    "best_constant_set",
+    "best_thresholds",
     "bootstrap_metrics",
     "calibration_metrics",
     "choose_threshold",
@@ -77,14 +88,17 @@ __all__ = [
     "majority",
     "majority_share",
     "mean_over_seeds",
+    "multilabel_metrics",
     "paired_difference",
     "paired_retention",
     "per_class",
+    "per_label",
     "read_tags",
     "regression_metrics",
     "reliability",
     "resampled_classification",
     "resampled_entities",
+    "resampled_multilabel",
     "resampled_regression",
     "split_tag",
     "write_tags",

@@ -10,7 +10,7 @@ from potstill.metrics.classification import checked_together
 from potstill.metrics.metric import Metric
 from potstill.metrics.resampled import with_interval
 
-__all__ = ["ClassScores", "per_class"]
+__all__ = ["ClassScores", "per_class", "shares"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,11 @@ def _shares(counts: np.ndarray, cells: np.ndarray, n_labels: int) -> dict[str, n
     """Each score by class, float64 (resamples, n_labels), from counts of the cells (gold, predicted)."""
     hit = cells[0] == cells[1]
     right = class_sums(counts[:, hit], cells[0][hit], n_labels)
-    gold, predicted = (class_sums(counts, one, n_labels) for one in cells)
+    return shares(right, *(class_sums(counts, one, n_labels) for one in cells))
+
+
+def shares(right: np.ndarray, gold: np.ndarray, predicted: np.ndarray) -> dict[str, np.ndarray]:
+    """Precision, recall and F1 from how many have a class and are given it, have it, and are given it; 0 for 0 / 0."""
 
     def share(parts: np.ndarray, whole: np.ndarray) -> np.ndarray:
         return parts / np.where(whole > 0, whole, 1)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
 
@@ -35,7 +36,7 @@ def load_classifier(
     *,
     problem_type: ProblemType = "single_label_classification",
     new_head: bool = False,
-    answers: tuple[float, float] = (0.0, 1.0),
+    answers: tuple[float | np.ndarray, float] = (0.0, 1.0),
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
     assume_order: bool = False,
@@ -48,7 +49,8 @@ def load_classifier(
         problem_type: What `transformers` calls the head; written into the model's config.
         new_head: Put a fresh head on the encoder (drawn with `seed`), to be trained; False: the head must be there, and
             its outputs are reordered by name.
-        answers: What a fresh head's answers begin around, and in what unit: its last bias, and a factor of its weights.
+        answers: What a fresh head's answers begin around, one number or one for each output, and in what unit: its
+            last bias, and a factor of its weights.
         seed: Of the fresh head.
         dtype: What the weights are held in.
         assume_order: As in `potstill.data.labels.match_labels`.
@@ -100,7 +102,7 @@ def _label_names(config: PretrainedConfig, folder: Path) -> list[str]:
 
 
 @torch.no_grad()
-def _draw_head(model: PreTrainedModel, seed: int, answers: tuple[float, float]) -> None:
+def _draw_head(model: PreTrainedModel, seed: int, answers: tuple[float | np.ndarray, float]) -> None:
     """Linear layers of the head from N(0, initializer_range), biases 0: whatever stood there, and by `seed` alone.
 
     The last of them is then moved to where `answers` begin.
@@ -115,7 +117,7 @@ def _draw_head(model: PreTrainedModel, seed: int, answers: tuple[float, float]) 
                 module.bias.zero_()
     last = _last_layer(model)
     last.weight.mul_(answers[1])
-    last.bias.add_(answers[0])
+    last.bias.add_(torch.as_tensor(answers[0], dtype=last.bias.dtype))
 
 
 def _last_layer(model: PreTrainedModel) -> torch.nn.Linear:

@@ -24,7 +24,7 @@ from potstill.pipeline.checked import checked_job
 from potstill.pipeline.distill import disk_bytes, teacher_refusal
 from potstill.pipeline.inputs import threads
 from potstill.pipeline.job import Job, teacher_name
-from potstill.pipeline.results import task_in
+from potstill.pipeline.results import split_in, task_in
 from potstill.pipeline.run import Context, Run, Stage, opened
 from potstill.pipeline.stages import student_stages
 from potstill.progress import SILENT, Reporter
@@ -167,7 +167,8 @@ def _run_cell(settings: AblateSettings, job: Job, cell: Cell, seed: int, shared:
         if name == "student" or name.startswith("assistant-"):
             shutil.rmtree(run.done[name], ignore_errors=True)
     report.worked |= run.worked
-    return read_trial(cell.name, seed, folder, task_in(run.done["data"]))
+    data = run.done["data"]
+    return read_trial(cell.name, seed, folder, task_in(data), split_in(data, "dev").labels)
 
 
 def _whole(run: Run, stage: Stage) -> bool:

@@ -57,11 +57,12 @@ class Trial:
     seconds: float
 
 
-def read_trial(cell: str, seed: int, folder: Path, task: Task) -> Trial:
-    """What a cell left in the folder of its last stage."""
+def read_trial(cell: str, seed: int, folder: Path, task: Task, dev: np.ndarray) -> Trial:
+    """What a cell left in the folder of its last stage; `dev`: the gold answers of dev."""
     logits = load_file(folder / "logits.safetensors")
     phases = list(read_json(folder / "training.json").values())
-    predictions = {name.removeprefix("student/"): task.predictions(array) for name, array in logits.items()}
+    fitted = task.fitted(dev, logits["student/dev"])
+    predictions = {name.removeprefix("student/"): fitted.predictions(array) for name, array in logits.items()}
     total = {key: sum(phase[key] for phase in phases) for key in ("steps", "planned", "seconds")}
     return Trial(
         cell,

@@ -84,8 +84,22 @@ class _Scores:
         found = self.task.metrics(gold, predictions, resamples=self.resamples, seed=self.seed)
         return {name: metric.as_dict() for name, metric in found.items()}
 
+    def predictions(self, arrays: Mapping[str, np.ndarray], role: str) -> dict[str, np.ndarray]:
+        """A model's answers by split, from its logits among `arrays`."""
+        return self.answers(self.fitted(arrays, role), arrays, role)
+
+    def fitted(self, arrays: Mapping[str, np.ndarray], role: str) -> Task:
+        """The task as fitted to a model on dev."""
+        on_dev = arrays.get(f"{role}/dev")
+        return self.task if on_dev is None else self.task.fitted(self.splits["dev"].labels, on_dev)
+
+    @staticmethod
+    def answers(task: Task, arrays: Mapping[str, np.ndarray], role: str) -> dict[str, np.ndarray]:
+        """A model's answers by split under a task that may be fitted to another: an export's to the model in torch."""
+        return {split: task.predictions(logits) for split, logits in _by_split(arrays, role).items()}
+
     def block(self, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """`score`, `metrics` and `dev` of a model's predictions by split, and `confusion` where there are labels."""
+        """`score`, `metrics` and `dev` of a model's predictions by split, and `confusion`."""
         judged = self.metrics(predictions[self.judged], self.judged)
         return {
             "score": judged[self.task.primary_metric],
@@ -98,10 +112,6 @@ class _Scores:
 def _by_split(arrays: Mapping[str, np.ndarray], role: str) -> dict[str, np.ndarray]:
     prefix = f"{role}/"
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _predictions(task: Task, arrays: Mapping[str, np.ndarray], role: str) -> dict[str, np.ndarray]:
-    return {split: task.predictions(logits) for split, logits in _by_split(arrays, role).items()}
 
 
 def model_block(folder: Path) -> dict[str, Any]:
@@ -184,17 +194,18 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     scores = _Scores(job, done)
     logits = load_file(done["score"] / "logits.safetensors")
     roles = dict.fromkeys(name.split("/")[0] for name in logits)
-    predicted = {role: _predictions(scores.task, logits, role) for role in roles}
+    predicted = {role: scores.predictions(logits, role) for role in roles}
     report = _base(job, done, seconds, threads)
     report["data"] |= read_json(done["score"] / "counts.json")
     if job.scores is not None:
         report["teacher"], answers = scores_block(job.scores, done["data"], scores)
         logits |= {f"teacher/{split}": array for split, array in answers.items()}
-        predicted = {**predicted, "teacher": _predictions(scores.task, logits, "teacher")} if answers else predicted
+        predicted = {**predicted, "teacher": scores.predictions(logits, "teacher")} if answers else predicted
     for role in ("teacher", "student") if job.scores is None else ("student",):
         folder = done[role] / "model"
         report[role] = {**model_block(folder), **_origin(job, role), **scores.block(predicted[role])}
-    report["student"] |= {"start": start_in_words(job), "vocabulary": vocabulary_facts(done)}
+    fitted = scores.fitted(logits, "student")
+    report["student"] |= {"start": start_in_words(job), "vocabulary": vocabulary_facts(done), **fitted.tuned}
     tempered = _trusted(job, scores, report, predicted, logits)
     if job.more:
         report["teachers"] = _teachers(job, done, scores, logits)
@@ -204,7 +215,7 @@ def assemble(job: Job, done: Mapping[str, Path], seconds: Mapping[str, float], t
     if job.scores is None:
         report["size_ratio"] = report["teacher"]["parameters"] / report["student"]["parameters"]
     report["baselines"] = _baselines(job, done, scores, predicted)
-    report |= _exports(job, done, scores, report["student"]["dev"][scores.task.primary_metric]["value"])
+    report |= _exports(job, done, scores, fitted, report["student"]["dev"][scores.task.primary_metric]["value"])
     report |= _curves(job, done)
     if compared:
         report |= _disagreements(scores, tempered)
@@ -240,13 +251,13 @@ def _teachers(job: Job, done: Mapping[str, Path], scores: _Scores, logits: Mappi
     shares = [share / sum(job.teacher_shares) for share in job.teacher_shares]
     rows = []
     for name in names[1:]:
-        block = scores.block(_predictions(scores.task, logits, name))
+        block = scores.block(scores.predictions(logits, name))
         rows.append({**model_block(done[name] / "model"), **_origin(job, name), **block})
     together = {}
     for split in scores.splits:
         answers = np.stack([logits[f"{name}/{split}"] for name in names])
-        together[split] = scores.task.together(answers, np.array(shares))
-    return {"shares": shares, "more": rows, "together": scores.block(together)}
+        together[f"all/{split}"] = scores.task.together(answers, np.array(shares))
+    return {"shares": shares, "more": rows, "together": scores.block(scores.predictions(together, "all"))}
 
 
 def _compared(scores: _Scores, predicted: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
@@ -302,8 +313,11 @@ def _baselines(
     return found
 
 
-def _exports(job: Job, done: Mapping[str, Path], scores: _Scores, base: float) -> dict[str, Any]:
-    """Exports and latency; an export is accepted where its dev score is near `base`, the student's in torch float32."""
+def _exports(job: Job, done: Mapping[str, Path], scores: _Scores, task: Task, base: float) -> dict[str, Any]:
+    """Exports and latency; an export is accepted where its dev score is near `base`, the student's in torch float32.
+
+    `task` is fitted to the student in torch: so is what is deployed.
+    """
     rows = read_json(done["export"] / "exports.json")["exports"]
     arrays, latency = load_file(done["export"] / "logits.safetensors"), read_json(done["latency"] / "latency.json")
     on_dev = {name: cells["dev"] for name, cells in latency["ms"].items()}
@@ -315,7 +329,7 @@ def _exports(job: Job, done: Mapping[str, Path], scores: _Scores, base: float) -
             shares = speedup_shares(
                 on_dev, reference="teacher/torch-float32", teacher=f"teacher/{name}", student=f"student/{name}"
             )
-        predictions = _predictions(scores.task, arrays, name)
+        predictions = scores.answers(task, arrays, name)
         on_dev_score = scores.metrics(predictions["dev"], "dev")[scores.task.primary_metric]
         accepted, reason = judge(on_dev_score["value"], base, tolerance=job.settings.export.tolerance)
         cells = latency["ms"][f"student/{name}"]
@@ -375,7 +389,8 @@ def _curves(job: Job, done: Mapping[str, Path]) -> dict[str, Any]:
 def _disagreements(scores: _Scores, logits: Mapping[str, np.ndarray]) -> dict[str, Any]:
     examples = scores.splits[scores.judged]
     teacher, student = (logits[f"{role}/{scores.judged}"] for role in ("teacher", "student"))
-    differing, counts = scores.task.disagreements(scores.gold, teacher, student, SHOWN)
+    theirs, own = (scores.fitted(logits, role) for role in ("teacher", "student"))
+    differing, counts = own.disagreements(scores.gold, teacher, student, SHOWN, teacher_task=theirs)
     rows = []
     for facts in differing:
         row = facts.pop("row")

@@ -27,6 +27,7 @@ from potstill.models.teacher_cache import LOGITS, TeacherCache, cache_key, is_bi
 from potstill.pipeline.assistants import assistant_phases, kept_layers
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.job import Job
+from potstill.pipeline.prepare import blank_columns
 from potstill.pipeline.run import Context
 from potstill.recipes import build_terms
 from potstill.recipes.cached import CachedGuide, fields_of, padding_read
@@ -233,7 +234,9 @@ def rows_and_tokens(job: Job, reader: Path | None = None) -> tuple[int, float]:
     if job.scores is None:
         needed.append(job.columns.label)
     form = job.settings.data.format or source.format
-    table = read_table(source.paths, format=form, columns=needed, header=job.settings.data.header)
+    data = job.settings.data
+    blank = blank_columns(data, job.columns)
+    table = read_table(source.paths, format=form, columns=needed, blank=blank, header=data.header)
     every = slice(None, None, max(1, len(table) // 500))
     sides = [
         [text or "" for text in table.column(name)[every]]

@@ -22,7 +22,7 @@ from potstill.pipeline.assemble import environment, model_block
 from potstill.pipeline.budget import Budget
 from potstill.pipeline.gate import Standing, standing
 from potstill.pipeline.inputs import check_windows, checked_model, labelled_data, model_facts, threads, weight_bytes
-from potstill.pipeline.judge import score_stage, write_potstill_json
+from potstill.pipeline.judge import fitted_task, score_stage, write_potstill_json
 from potstill.pipeline.prepare import source_rows, split_data
 from potstill.pipeline.publish import publish_model
 from potstill.pipeline.results import length_of, read_split, task_facts, task_in
@@ -146,21 +146,24 @@ def _stages(job: _Job, budget: Budget) -> tuple[Stage, ...]:
 def _tune(context: Context, job: _Job, budget: Budget) -> None:
     """The fine-tuning of a teacher, and beside the model what `predict` needs to know of it."""
     fine_tune_stage(context, job, budget, job.model, stage=STAGE)
-    length = int(read_json(context.folder / "task.json")["max_length"])
-    write_potstill_json(context, job, context.folder / "model", length, {"model": model_facts(job.model)})
+    folder, length = context.folder / "model", int(read_json(context.folder / "task.json")["max_length"])
+    write_potstill_json(
+        job, folder, length, {"model": model_facts(job.model)}, fitted_task(context, job, folder, length)
+    )
 
 
 def _assemble(job: _Job, run: Run) -> tuple[dict[str, Any], Standing]:
     """The result, and how the model stands on dev; no model is run."""
-    settings, task, facts = job.settings, task_in(run.done["data"]), task_facts(run.done["data"])
+    settings, facts = job.settings, task_facts(run.done["data"])
     logits = load_file(run.done["score"] / "logits.safetensors")
+    dev = read_split(run.done["data"], "dev")
+    assert dev is not None
+    task = task_in(run.done["data"]).fitted(dev.labels, logits["model/dev"])
     metrics: dict[str, dict[str, Metric]] = {}
     for split in ("dev", "test"):
         if (examples := read_split(run.done["data"], split)) is not None:
             predictions = task.predictions(logits[f"model/{split}"])
             metrics[split] = task.metrics(examples.labels, predictions, seed=settings.run.seed)
-    dev = read_split(run.done["data"], "dev")
-    assert dev is not None
     stands = standing(task, metrics["dev"], dev.labels, "the model")
     context = Context(run.out, run.out, run.done, run.report)
     folder = run.done[STAGE] / "model"
@@ -181,6 +184,7 @@ def _assemble(job: _Job, run: Run) -> tuple[dict[str, Any], Standing]:
             **model_facts(job.model),
             **model_block(folder),
             "max_length": length_of(context, STAGE),
+            **task.tuned,
         },
         "data": {**facts["facts"], **facts["notes"], "sources": source_rows(job)}
         | read_json(run.done["score"] / "counts.json"),

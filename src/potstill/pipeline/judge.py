@@ -27,9 +27,11 @@ from potstill.pipeline.run import Context
 from potstill.pipeline.task_job import TaskJob
 from potstill.pipeline.teach import task_encoder
 from potstill.storage import digest_folder, read_json, write_arrays, write_json
+from potstill.tasks import Task
 
 __all__ = [
     "export_stage",
+    "fitted_task",
     "latency_stage",
     "score_stage",
     "teacher_check_stage",
@@ -83,12 +85,14 @@ def score_stage(context: Context, job: TaskJob, models: dict[str, str], counted:
 
 
 def tfidf_stage(context: Context, job: Job) -> None:
-    """TF-IDF with a linear model, and the best constant (majority class, mean score): predictions on dev and test."""
+    """TF-IDF with a linear model, and the best constant (such as the majority class): predictions on dev and test."""
     train, splits = read_split(context.done["data"], "train"), _splits(context)
     assert train is not None
     task = task_of(context)
     constant = task.constant(train.labels)
-    arrays = {f"constant/{name}": np.full(len(examples), constant) for name, examples in splits.items()}
+    arrays = {
+        f"constant/{name}": np.full((len(examples), *np.shape(constant)), constant) for name, examples in splits.items()
+    }
     facts: dict[str, Any] = {}
     if job.settings.evaluate.tfidf and task.kind in TFIDF:
         _, fit = TFIDF[task.kind]
@@ -119,23 +123,39 @@ def _made_from(job: Job) -> dict[str, Any]:
     return {"teacher": model_facts(job.teacher), **more}
 
 
-def write_potstill_json(context: Context, job: TaskJob, folder: Path, length: int, source: dict[str, Any]) -> None:
-    """What `transformers` has no place for, beside the model: see contracts in docs/architecture.md.
+def fitted_task(context: Context, job: TaskJob, folder: Path, length: int) -> Task:
+    """The run's task with what the model in `folder` needs that is chosen on dev, in torch float32; see `Task.fitted`.
 
     Args:
         context: Of a stage after the data's.
         job: The run's.
         folder: The model's.
         length: Its longest input in tokens.
-        source: What it was made from.
     """
-    task, settings = task_of(context), job.settings.data
+    task, dev = task_of(context), _splits(context)["dev"]
+    encodings = task_encoder(job, folder, length).encode(dev.texts, dev.pairs)
+    engine = _engine(folder, "torch", "float32", job)
+    return task.fitted(dev.labels, predict_logits(engine, encodings, merge=task.merge, report=context.report))
+
+
+def write_potstill_json(job: TaskJob, folder: Path, length: int, source: dict[str, Any], task: Task) -> None:
+    """What `transformers` has no place for, beside the model: see contracts in docs/architecture.md.
+
+    Args:
+        job: The run's.
+        folder: The model's.
+        length: Its longest input in tokens.
+        source: What it was made from.
+        task: The run's, fitted to the model.
+    """
+    settings = job.settings.data
     write_json(
         folder / "potstill.json",
         {
             "schema_version": 1,
             "task": task.kind,
             "labels": list(task.labels),
+            **task.tuned,
             "pair": task.pair,
             "max_length": min(length, longest_input(read_config(folder))),
             "long_text": settings.long_text,
@@ -155,15 +175,16 @@ def export_stage(context: Context, job: Job) -> None:
 
     folder = context.folder / "student"
     shutil.copytree(context.done["student"] / "model", folder)
-    write_potstill_json(context, job, folder, length_of(context, "student"), _made_from(job))
-    splits = _splits(context)
+    splits, task, length = _splits(context), task_of(context), length_of(context, "student")
+    fitted = fitted_task(context, job, folder, length)
+    write_potstill_json(job, folder, length, _made_from(job), fitted)
+    encodings = {name: _encodings(context, job, folder, examples, "student") for name, examples in splits.items()}
+    reference = _engine(folder, "torch", "float32", job)
     train = read_split(context.done["data"], "train")
     assert train is not None
     rows = np.random.default_rng(job.settings.run.seed).permutation(len(train))[:300]
     calibration = _encodings(context, job, folder, train.select(rows), "student")
     made = export_student(folder, _formats(job), calibration=calibration, report=context.report)
-    reference = _engine(folder, "torch", "float32", job)
-    encodings = {name: _encodings(context, job, folder, examples, "student") for name, examples in splits.items()}
     arrays: dict[str, np.ndarray] = {}
     rows_out: list[dict[str, Any]] = []
     for export in made:
@@ -172,7 +193,7 @@ def export_stage(context: Context, job: Job) -> None:
         name = f"{export.format}-{export.precision}"
         for split in splits:
             arrays[f"{name}/{split}"] = predict_logits(
-                engine, encodings[split], merge=task_of(context).merge, report=context.report
+                engine, encodings[split], merge=task.merge, report=context.report
             )
         rows_out.append(
             {
@@ -250,5 +271,6 @@ def teacher_check_stage(context: Context, job: Job, stage: str = "teacher") -> N
     task, resamples = task_of(context), job.settings.evaluate.resamples
     encodings = _encodings(context, job, folder, dev, stage)
     logits = predict_logits(engine, encodings, merge=task.merge, report=context.report)
-    metrics = task.metrics(dev.labels, task.predictions(logits), resamples=resamples)
+    predictions = task.fitted(dev.labels, logits).predictions(logits)
+    metrics = task.metrics(dev.labels, predictions, resamples=resamples)
     write_json(context.folder / "dev.json", {name: metric.as_dict() for name, metric in metrics.items()})

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from potstill.data.schema import SplitRule, Splits, load_splits
+from potstill.config import DataSettings
+from potstill.data.labels import GoldRule
+from potstill.data.schema import Columns, SplitRule, Splits, load_splits
 from potstill.data.sources import Source
 from potstill.data.tables import Table, read_table
 from potstill.pipeline.inputs import unlabelled_table
@@ -11,7 +13,7 @@ from potstill.pipeline.task_job import TaskJob
 from potstill.storage import write_json
 from potstill.tasks import balanced_weights, make_task
 
-__all__ = ["source_rows", "split_data", "write_splits"]
+__all__ = ["blank_columns", "source_rows", "split_data", "write_splits"]
 
 
 def split_data(context: Context, job: TaskJob) -> None:
@@ -21,7 +23,10 @@ def split_data(context: Context, job: TaskJob) -> None:
 
     def table(source: Source) -> Table:
         form, wanted = settings.format or source.format, [*columns, job.columns.label]
-        return read_table(source.paths, format=form, columns=wanted, header=settings.header, report=context.report)
+        blank = blank_columns(settings, job.columns)
+        return read_table(
+            source.paths, format=form, columns=wanted, blank=blank, header=settings.header, report=context.report
+        )
 
     tables = {role: table(source) for role, source in job.data.items()}
     splits = load_splits(
@@ -32,9 +37,7 @@ def split_data(context: Context, job: TaskJob) -> None:
         unlabelled=unlabelled_table(job.unlabelled, job.columns, header=settings.header, report=context.report)
         if job.unlabelled
         else None,
-        labels=make_task(settings.task).gold_rule(
-            threshold=settings.label_threshold, margin=settings.label_margin or 0.0
-        ),
+        labels=_gold_rule(settings),
         rule=SplitRule(settings.dev_share, settings.test_share, settings.bad_rows, settings.rows),
         report=context.report,
     )
@@ -61,6 +64,17 @@ def write_splits(context: Context, job: TaskJob, splits: Splits, **more: Any) ->
     }
     made = {**task, "facts": facts, "notes": splits.notes, **more}
     write_json(context.folder / "facts.json", made)
+
+
+def _gold_rule(settings: DataSettings) -> GoldRule:
+    return make_task(settings.task).gold_rule(
+        threshold=settings.label_threshold, margin=settings.label_margin or 0.0, separator=settings.label_separator
+    )
+
+
+def blank_columns(settings: DataSettings, columns: Columns) -> tuple[str, ...]:
+    """The columns in which a blank cell is an answer."""
+    return (columns.label,) if _gold_rule(settings).reads_blank else ()
 
 
 def source_rows(job: TaskJob) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ __all__ = [
     "length_of",
     "model_of",
     "read_split",
+    "split_in",
     "split_of",
     "task_facts",
     "task_in",
@@ -41,11 +42,16 @@ def read_split(folder: Path, name: str) -> Examples | None:
     return Examples.read(path) if path.is_file() else None
 
 
-def split_of(context: Context, name: str) -> Examples:
-    """A split that every run has: train or dev."""
-    examples = read_split(context.done["data"], name)
+def split_in(folder: Path, name: str) -> Examples:
+    """A split of the data stage that every run has: train or dev."""
+    examples = read_split(folder, name)
     assert examples is not None
     return examples
+
+
+def split_of(context: Context, name: str) -> Examples:
+    """A split of the run: train or dev."""
+    return split_in(context.done["data"], name)
 
 
 def task_in(folder: Path) -> Task:

@@ -101,11 +101,11 @@ def encode_examples(
 
 
 def dev_score(task: Task, model: PreTrainedModel, encodings: Encodings, gold: np.ndarray) -> Callable[[], float]:
-    """The task's primary metric of the model in training on the dev texts, for curves."""
+    """The task's primary metric of the model in training on the dev texts, for curves; the task is fitted to it."""
 
     def score() -> float:
         logits = task.merge(run_logits(model, encodings), encodings.example)
-        return task.score(gold, task.predictions(logits))
+        return task.score(gold, task.fitted(gold, logits).predictions(logits))
 
     return score
 

@@ -110,5 +110,5 @@ def of_deployment(student: Mapping[str, Any]) -> dict[str, Any]:
     if (calibration := student.get("calibration")) is not None:
         found["temperature"] = calibration["temperature"]
     if (abstention := student.get("abstention")) is not None:
-        found["thresholds"] = [{key: row[key] for key in _KEPT} for row in abstention["thresholds"]]
+        found["abstention"] = [{key: row[key] for key in _KEPT} for row in abstention["thresholds"]]
     return found

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from potstill.data.alignment import Alignment, Joined
 from potstill.errors import ModelError
-from potstill.losses import hidden_mse_reference, logits_mse
+from potstill.losses import binary_kl, hidden_mse_reference, logits_mse, soft_binary_cross_entropy
 from potstill.losses.vectors import mean_pooled
 from potstill.recipes.guidance import Guidance, Guide
 from potstill.storage import digest_array
@@ -114,7 +114,9 @@ def _shares(joined: Joined, like: Tensor) -> Tensor:
     return torch.from_numpy(joined.shares).to(like.device)
 
 
-def average_answers(logits: Sequence[Tensor], weights: Sequence[float], temperature: float | None) -> Tensor:
+def average_answers(
+    logits: Sequence[Tensor], weights: Sequence[float], temperature: float | None, *, binary: bool = False
+) -> Tensor:
     """The answers of several teachers as logits of one: z = t·log Σ_k w_k·softmax(z_k/t): softmax(z/t) is the mean.
 
     The arithmetic mean of softened probabilities, one of the two means of Hinton et al. 2015 (arXiv 1503.02531,
@@ -124,6 +126,7 @@ def average_answers(logits: Sequence[Tensor], weights: Sequence[float], temperat
         logits: (B, C) of each teacher, any float dtype.
         weights: Above 0, one for each; they are divided by their sum.
         temperature: t > 0; None means that logits are compared as they are, and their weighted mean is taken.
+        binary: Each label is there or not, so that σ(z/t) is the mean, label by label, in place of the softmax.
 
     Returns:
         (B, C), float64.
@@ -132,8 +135,11 @@ def average_answers(logits: Sequence[Tensor], weights: Sequence[float], temperat
     wide = torch.stack([part.detach().double().cpu() for part in logits])
     if temperature is None:
         return torch.einsum("k,kbc->bc", share, wide)
-    softened = functional.log_softmax(wide / temperature, dim=-1) + share.log()[:, None, None]
-    return torch.logsumexp(softened, dim=0) * temperature
+    log_share = share.log()[:, None, None]
+    if binary:
+        present, absent = (functional.logsigmoid(sign * wide / temperature) + log_share for sign in (1.0, -1.0))
+        return (torch.logsumexp(present, dim=0) - torch.logsumexp(absent, dim=0)) * temperature
+    return torch.logsumexp(functional.log_softmax(wide / temperature, dim=-1) + log_share, dim=0) * temperature
 
 
 class EnsembleGuide:
@@ -174,6 +180,7 @@ class EnsembleGuide:
                 fix="set distill.temperature to one number",
             )
         self.temperature = temperature
+        self.binary = any(term.fn in (binary_kl, soft_binary_cross_entropy) for term in terms)
         self.windows, self.width, self.heads = first.windows, first.width, first.heads
         self.attention_width = first.attention_width
 
@@ -183,7 +190,8 @@ class EnsembleGuide:
         together = own.logits
         if own.logits is not None and self.others:
             answers = [own.logits, *(torch.from_numpy(logits[rows]) for logits in self.others)]
-            together = average_answers(answers, self.weights, self.temperature).to(own.logits.device)
+            together = average_answers(answers, self.weights, self.temperature, binary=self.binary)
+            together = together.to(own.logits.device)
         return Guidance(together, own.states, own.texts, tuple(guide.guidance(rows) for guide in self.more))
 
     def heard(self, rows: np.ndarray) -> np.ndarray | None:

@@ -44,7 +44,14 @@ _STATES: Mapping[str, tuple[Want, ...]] = {
 }
 """What is tapped for each thing that a term reads."""
 
-_TEMPERED = (losses.soft_cross_entropy, losses.soft_cross_entropy_reference, losses.logits_kl, losses.word_kl)
+_TEMPERED = (
+    losses.soft_cross_entropy,
+    losses.soft_cross_entropy_reference,
+    losses.logits_kl,
+    losses.soft_binary_cross_entropy,
+    losses.binary_kl,
+    losses.word_kl,
+)
 _WITHOUT_PROJECTION = (losses.pairwise_similarity_mse,)
 _OF_TEXTS = (losses.vector_mse, losses.vector_cosine, losses.pairwise_similarity_mse)
 
@@ -71,8 +78,8 @@ class Outputs:
     Attributes:
         logits, target: (B, C), the student's and the teacher's; target is None where no term needs it. Of a masked LM
             (n, V), at the masked places.
-        labels: int64 (B,), −1 where there is none; or scores, float64 (B,), NaN where there is none. Of a
-            masked LM (n,), the right words.
+        labels: As `Examples.labels`: int64 (B,), scores float64 (B,), or marks int8 (B, C). Of a masked LM (n,), the
+            right words.
         mask: (B, L); None where nothing is padded.
         projections: Of hidden states; empty means that they are compared as they are.
         states: The student's; None where no term needs them.
@@ -264,6 +271,8 @@ _COUNTS: Mapping[Callable[..., Any], Callable[[Sizes], float]] = {
     losses.logits_mse: lambda s: s.texts * s.classes,
     losses.logits_kl: lambda s: s.texts,
     losses.soft_cross_entropy: lambda s: s.texts,
+    losses.soft_binary_cross_entropy: lambda s: s.texts,
+    losses.binary_kl: lambda s: s.texts,
     losses.soft_cross_entropy_reference: lambda s: s.texts * s.classes,
     losses.word_cross_entropy: lambda s: s.masked,
     losses.word_kl: lambda s: s.masked,

@@ -48,6 +48,7 @@ _LICENCES = frozenset({
 # fmt: on
 _HUB_METRICS = {
     "accuracy": "accuracy",
+    "micro_f1": "f1",
     "f1": "f1",
     "macro_f1": "f1",
     "matthews": "matthews_correlation",
@@ -100,7 +101,7 @@ def _front_matter(report: Report, student: Student) -> dict[str, Any]:
     front |= {"library_name": "transformers", "pipeline_tag": "text-classification"}
     base = _base_model(report)
     front |= {"base_model": base} if base else {}
-    front["tags"] = ["distillation", "potstill", "regression" if report.scored else "text-classification"]
+    front["tags"] = ["distillation", "potstill", _tag(report)]
     front["metrics"] = list(dict.fromkeys(_HUB_METRICS.get(name, name) for name in metric_names(report)))
     results = [
         {"type": _HUB_METRICS.get(name, name), "name": metric_name(name), "value": one.value}
@@ -110,6 +111,12 @@ def _front_matter(report: Report, student: Student) -> dict[str, Any]:
     task = {"type": "text-classification"}
     front["model-index"] = [{"name": report.name, "results": [{"task": task, "dataset": dataset, "metrics": results}]}]
     return front
+
+
+def _tag(report: Report) -> str:
+    if report.scored:
+        return "regression"
+    return "multi-label-classification" if report.multilabel else "text-classification"
 
 
 def _licence(licence: str | None) -> dict[str, str]:
@@ -178,18 +185,26 @@ def _table(head: list[str], rows: list[list[str]], words: Sequence[int] = (0,)) 
 def _use(report: Report) -> Iterator[str]:
     texts = '"a first text", "a second text"' if report.task.pair else '"a text"'
     answer = "logits.item()" if report.scored else "model.config.id2label[logits.argmax().item()]"
+    head = middle = ""
+    if report.multilabel:
+        head = "import json\nfrom pathlib import Path\n\n"
+        middle = 'thresholds = json.loads(Path("potstill.json").read_text(encoding="utf-8"))["thresholds"]\n'
+        answer = "[label for label, p in zip(thresholds, logits.sigmoid()[0]) if p >= thresholds[label]]"
     yield "## Use"
     yield f"""\
 ```python
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+{head}from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(".")
 model = AutoModelForSequenceClassification.from_pretrained(".").eval()
-logits = model(**tokenizer({texts}, truncation=True, return_tensors="pt")).logits
+{middle}logits = model(**tokenizer({texts}, truncation=True, return_tensors="pt")).logits
 print({answer})
 ```"""
     reads = "the rows of a file" if report.task.pair else "lines from standard input"
     answers, holds = ("a score", "") if report.scored else ("label and probabilities", "the labels, ")
+    if report.multilabel:
+        answers = "the labels, none or several, and probabilities"
+        holds = "the labels, the probability from which on each is given, "
     yield (
         f"`potstill predict .` reads {reads} and answers with {answers}; "
         f"`potstill.json` holds {holds}the maximum length and what is done with longer texts."

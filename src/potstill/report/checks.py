@@ -100,6 +100,8 @@ def _task(report: Report) -> Iterator[str]:
         yield f"task.labels: two or more are expected, got {labels!r:.80}"
     if len(set(labels)) != len(labels):
         yield f"task.labels: a name stands twice in {labels!r:.80}"
+    for name in ((report.student and report.student.thresholds) or {}).keys() - set(labels):
+        yield f"student.thresholds: {name!r} is none of task.labels"
     for split, counts in report.data.labels.items():
         for name in counts.keys() - set(labels):
             yield f"data.labels.{split}: {name!r} is none of task.labels"
@@ -179,7 +181,7 @@ def _trust(report: Report) -> Iterator[str]:
         if model.score is None:
             continue
         if model.by_label is not None:
-            yield from _by_label(f"{place}.by_label", model.by_label, report.task.labels, model.score.n)
+            yield from _by_label(f"{place}.by_label", model.by_label, report, model.score.n)
         if model.calibration is not None:
             yield from _calibration(f"{place}.calibration", model.calibration, model.score.n)
     abstention = report.student.abstention if report.student else None
@@ -193,12 +195,15 @@ def _trust(report: Report) -> Iterator[str]:
             yield f"student.abstention.wanted: {one.confidence} is the confidence of no threshold"
 
 
-def _by_label(place: str, found: Mapping[str, LabelScores], labels: list[str], n: int) -> Iterator[str]:
-    if list(found) != labels:
+def _by_label(place: str, found: Mapping[str, LabelScores], report: Report, n: int) -> Iterator[str]:
+    if list(found) != report.task.labels:
         yield f"{place}: not the labels of task.labels, in their order"
     for kind in ("support", "predicted"):
-        total = sum(getattr(one, kind) for one in found.values())
-        if total != n:
+        counts = [getattr(one, kind) for one in found.values()]
+        if report.multilabel:  # a text has any number of labels
+            if max(counts, default=0) > n:
+                yield f"{place}: {kind} of a label holds {max(counts)} examples, the score {n}"
+        elif (total := sum(counts)) != n:
             yield f"{place}: {kind} holds {total} examples, the score {n}"
 
 
@@ -254,9 +259,13 @@ def _disagreements(report: Report) -> Iterator[str]:
     labels = set(report.task.labels)
     for index, row in enumerate(report.disagreements):
         for field in ("gold", "teacher", "student"):
-            if report.scored and isinstance(getattr(row, field), str):
-                yield f"disagreements.{index}.{field}: {getattr(row, field)!r:.40} is no score"
-            elif not report.scored and getattr(row, field) not in labels:
-                yield f"disagreements.{index}.{field}: {getattr(row, field)!r:.40} is none of task.labels"
+            answer = getattr(row, field)
+            named = answer if isinstance(answer, list) else [answer]
+            if isinstance(answer, list) != report.multilabel:
+                yield f"disagreements.{index}.{field}: {answer!r:.40} is no answer of the task {report.task.kind}"
+            elif report.scored and isinstance(answer, str):
+                yield f"disagreements.{index}.{field}: {answer!r:.40} is no score"
+            elif not report.scored and (unknown := [name for name in named if name not in labels]):
+                yield f"disagreements.{index}.{field}: {unknown[0]!r:.40} is none of task.labels"
         if row.teacher == row.student:
             yield f"disagreements.{index}: teacher and student both say {row.teacher!r:.40}"

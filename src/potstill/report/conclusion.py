@@ -179,6 +179,8 @@ def _subject(name: str, baseline: Baseline, scored: bool) -> str:
         return f"But the small pre-trained model{relation}, just fine-tuned,"
     if name == "majority":
         return "But always giving the commonest label"
+    if name == "constant_set":
+        return "But always giving the same set of labels"
     if name == "mean":
         return "But always giving the mean score"
     return f"But {baseline_name(name)}"

@@ -86,7 +86,11 @@ def environment() -> jinja2.Environment:
     )
     words = ("count", "size", "times", "share", "duration", "milliseconds", "score", "setting")
     environment.filters |= {name: _unbroken(getattr(wording, name)) for name in words}
-    environment.filters |= {"metric": wording.metric_name, "unbroken": lambda text: str(text).replace(" ", "\u00a0")}
+    environment.filters |= {
+        "metric": wording.metric_name,
+        "answer": wording.answer,
+        "unbroken": lambda text: str(text).replace(" ", "\u00a0"),
+    }
     environment.globals |= {
         "export_name": wording.export_name,
         "number": _unbroken(wording.number),

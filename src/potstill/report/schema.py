@@ -47,6 +47,7 @@ Format = Literal["torch", "onnx", "openvino"]
 Precision = Literal["float32", "bfloat16", "int8"]
 Split = Literal["test", "dev"]
 Speedup = dict[Digits, Positive]
+Answer = str | float | list[str]
 
 
 class _Part(BaseModel):
@@ -124,7 +125,10 @@ class Spread(_Part):
 
 
 class Data(_Part):
-    """Numbers of examples; None for `test` means that there is no test split."""
+    """Numbers of examples; None for `test` means that there is no test split.
+
+    `labels` counts, by split, the examples that have each label, `without_label` those that have none.
+    """
 
     train: Count
     dev: Count
@@ -137,6 +141,7 @@ class Data(_Part):
     set_aside_total: Count = 0
     labels: dict[str, dict[str, Count]] = {}
     scores: dict[str, Spread] = {}
+    without_label: dict[str, Count] = {}
     truncated: dict[str, Count] = {}
     windowed: dict[str, Count] = {}
 
@@ -200,11 +205,15 @@ class Teacher(_Part):
 
 
 class Student(ModelFacts):
-    """The student; `start` says what its weights were before training, `vocabulary` is None where it is whole."""
+    """The student; `start` says what its weights were before training, `vocabulary` is None where it is whole.
+
+    `thresholds` are, for sets of labels, the probabilities from which on each label is given.
+    """
 
     start: str
     vocabulary: Vocabulary | None = None
     abstention: Abstention | None = None
+    thresholds: dict[str, Probability] | None = None
 
 
 class Baseline(_Part):
@@ -291,16 +300,16 @@ class CurvePoint(_Part):
 
 
 class Disagreement(_Part):
-    """A text that teacher and student answer differently, with labels or with scores.
+    """A text that teacher and student answer differently, with a label, with a set of labels or with a score.
 
-    Each `_p` is the probability of the model's own answer; None for scores.
+    Each `_p` is the probability of the model's own answer; None for scores and sets of labels.
     """
 
     text: str
     pair: str | None = None
-    gold: str | float
-    teacher: str | float
-    student: str | float
+    gold: Answer
+    teacher: Answer
+    student: Answer
     teacher_p: Probability | None = None
     student_p: Probability | None = None
 
@@ -385,6 +394,11 @@ class Report(_Part):
     def scored(self) -> bool:
         """Whether the answer is a score, and not one label of several."""
         return self.task.kind == "regression"
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether the answer is a set of labels, and not one label of several."""
+        return self.task.kind == "multilabel"
 
     @field_validator("created")
     @classmethod

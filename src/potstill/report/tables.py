@@ -233,7 +233,7 @@ def cases(report: Report) -> list[tuple[str, Disagreement]]:
     """The disagreements, each with who is right, or of two scores the nearer: teacher, student or neither."""
 
     def right(row: Disagreement) -> str:
-        if not (isinstance(row.gold, str) or isinstance(row.teacher, str) or isinstance(row.student, str)):
+        if isinstance(row.gold, float) and isinstance(row.teacher, float) and isinstance(row.student, float):
             gap = abs(row.teacher - row.gold) - abs(row.student - row.gold)
             return "teacher" if gap < 0 else "student" if gap > 0 else "neither"
         return "teacher" if row.teacher == row.gold else "student" if row.student == row.gold else "neither"
@@ -249,6 +249,7 @@ class SplitRow:
     examples: int
     labels: Mapping[str, int]
     scores: Spread | None
+    without_label: int
     truncated: int | None
     windowed: int | None
 
@@ -264,6 +265,7 @@ def splits(report: Report) -> list[SplitRow]:
             number,
             data.labels.get(name, {}),
             data.scores.get(name),
+            data.without_label.get(name, 0),
             data.truncated.get(name),
             data.windowed.get(name),
         )

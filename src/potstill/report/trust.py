@@ -18,12 +18,16 @@ __all__ = ["CalibrationRow", "LabelRow", "calibration_rows", "label_rows", "trus
 
 @dataclass(frozen=True)
 class LabelRow:
-    """A label, how many examples have it, and how well it is found; None where it was not measured."""
+    """A label, how many examples have it, and how well it is found; None where it was not measured.
+
+    `threshold` is, of sets of labels, the probability from which on the student gives it.
+    """
 
     label: str
     support: int
     teacher: LabelScores | None
     student: LabelScores | None
+    threshold: float | None
 
 
 @dataclass(frozen=True)
@@ -36,13 +40,15 @@ class CalibrationRow:
 
 
 def label_rows(report: Report) -> list[LabelRow]:
-    """The labels in the order of the logits; none where no model's scores by label stand in the report."""
+    """The labels in the order of the logits, of sets of labels the commonest first; none where none were measured."""
     teacher, student = report.teacher.by_label, report.student.by_label if report.student else None
     found = student or teacher or {}
-    return [
-        LabelRow(label, one.support, (teacher or {}).get(label), (student or {}).get(label))
+    cuts = (report.student and report.student.thresholds) or {}
+    rows = [
+        LabelRow(label, one.support, (teacher or {}).get(label), (student or {}).get(label), cuts.get(label))
         for label, one in found.items()
     ]
+    return sorted(rows, key=lambda row: -row.support) if report.multilabel else rows
 
 
 def calibration_rows(report: Report) -> list[CalibrationRow]:

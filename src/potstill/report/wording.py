@@ -12,6 +12,7 @@ __all__ = [
     "CONSTANTS",
     "CORRELATIONS",
     "DECIMALS",
+    "answer",
     "baseline_name",
     "clean",
     "clean_text",
@@ -43,6 +44,8 @@ _METRICS = {
     "ece": "expected calibration error",
     "nll": "negative log-likelihood",
     "brier": "Brier score",
+    "micro_f1": "micro F1",
+    "exact_match": "exact match",
 }
 CORRELATIONS = frozenset({"matthews", "pearson", "spearman"})
 """Metrics from -1 to 1."""
@@ -54,12 +57,14 @@ _BASELINES = {
     "hard_labels": "Same student, labels only",
     "tfidf_logistic": "TF-IDF + logistic regression",
     "tfidf_ridge": "TF-IDF + ridge regression",
+    "tfidf_one_vs_rest": "TF-IDF + logistic regression a label",
     "small_pretrained": "Small pre-trained model",
     "majority": "Commonest label",
     "mean": "Mean score",
+    "constant_set": "Best constant set",
 }
 _OF_SCORES = {"hard_labels": "Same student, scores only"}
-CONSTANTS = ("majority", "mean")
+CONSTANTS = ("majority", "mean", "constant_set")
 """Baselines that answer every text alike."""
 
 _FORMATS = {"torch": "PyTorch", "onnx": "ONNX", "openvino": "OpenVINO"}
@@ -76,6 +81,11 @@ def baseline_name(name: str, *, scored: bool = False) -> str:
     if scored and name in _OF_SCORES:
         return _OF_SCORES[name]
     return _BASELINES.get(name, name.replace("_", " ").capitalize())
+
+
+def answer(value: str | list[str]) -> str:
+    """A label as it is, a set of labels as a list of words."""
+    return value if isinstance(value, str) else ", ".join(value) or "no label"
 
 
 def export_name(format: str, precision: str) -> str:

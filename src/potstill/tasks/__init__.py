@@ -10,6 +10,7 @@ from dataclasses import replace
 from potstill.errors import SettingsError
 from potstill.tasks.classification import Classification, balanced_weights
 from potstill.tasks.confidence import Confidence, SoftmaxConfidence
+from potstill.tasks.multilabel import MultiLabel
 from potstill.tasks.regression import Regression
 from potstill.tasks.task import Loss, Task
 from potstill.tasks.windows import mean_of_windows
@@ -19,6 +20,7 @@ __all__ = [
     "Classification",
     "Confidence",
     "Loss",
+    "MultiLabel",
     "Regression",
     "SoftmaxConfidence",
     "Task",
@@ -30,6 +32,7 @@ __all__ = [
 TASKS: dict[str, Callable[[tuple[str, ...], bool], Task]] = {
     "classification": Classification,
     "regression": Regression,
+    "multilabel": MultiLabel,
 }
 """By the name in settings and in potstill.json."""
 

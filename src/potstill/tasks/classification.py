@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from potstill.data.label_sets import no_separator
 from potstill.data.labels import LabelRule
 from potstill.metrics import (
     ClassScores,
@@ -73,6 +74,7 @@ class Classification:
     constant_name: str = "majority"
     gold_name: str = "labels"
     weights: tuple[float, ...] = ()
+    names_outputs: ClassVar[bool] = True
 
     merge = staticmethod(mean_of_windows)
 
@@ -87,8 +89,9 @@ class Classification:
         return len(self.labels)
 
     @staticmethod
-    def gold_rule(*, threshold: float | None = None, margin: float = 0.0) -> LabelRule:
+    def gold_rule(*, threshold: float | None = None, margin: float = 0.0, separator: str = ",") -> LabelRule:
         """Cells are names of labels, or numbers on one side of a threshold."""
+        no_separator(separator, "one label a text")
         return LabelRule(threshold, margin)
 
     @property
@@ -108,6 +111,19 @@ class Classification:
         """(0, 1)."""
         return 0.0, 1.0
 
+    def fitted(self, gold: np.ndarray, logits: np.ndarray) -> Self:
+        """As it is: nothing is chosen on dev."""
+        return self
+
+    @property
+    def tuned(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def restored(self, values: Mapping[str, Any]) -> Self:
+        """As it is."""
+        return self
+
     @staticmethod
     def predictions(logits: np.ndarray) -> np.ndarray:
         """The label of the largest logit, int64 (n,)."""
@@ -115,8 +131,9 @@ class Classification:
 
     @staticmethod
     def together(logits: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """The label of the largest mean probability, int64 (n,)."""
-        return np.asarray(np.einsum("k,knc->nc", shares, probabilities(logits)).argmax(axis=1))
+        """The mean probability of each label, as logits: its logarithm."""
+        with np.errstate(divide="ignore"):  # a probability that no float64 holds
+            return np.asarray(np.log(np.einsum("k,knc->nc", shares, probabilities(logits))))
 
     def decode(self, logits: np.ndarray, temperature: float = 1.0) -> list[dict[str, Any]]:
         """`label`, and `probabilities` by label."""
@@ -169,7 +186,15 @@ class Classification:
         """None."""
         return
 
-    def disagreements(self, gold: np.ndarray, teacher: np.ndarray, student: np.ndarray, limit: int) -> Disagreements:
+    def disagreements(
+        self,
+        gold: np.ndarray,
+        teacher: np.ndarray,
+        student: np.ndarray,
+        limit: int,
+        *,
+        teacher_task: "Self | None" = None,
+    ) -> Disagreements:
         """Other labels, the most different probabilities first."""
         theirs, own = (probabilities(logits) for logits in (teacher, student))
         found = disagreement(gold, theirs, own)

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from potstill.data.label_sets import no_separator
+from potstill.data.labels import no_threshold
 from potstill.data.scores import ScoreRule
-from potstill.errors import SettingsError
 from potstill.metrics import Metric, Resampled, regression_metrics, resampled_regression
 from potstill.models.heads import ProblemType
 from potstill.tasks.task import Disagreements, Floor, Loss
@@ -36,6 +37,7 @@ class Regression:
     primary_metric: str = "pearson"
     problem_type: ProblemType = "regression"
     outputs: int = 1
+    names_outputs: ClassVar[bool] = False
     confidence: None = None
     constant_name: str = "mean"
     gold_name: str = "scores"
@@ -43,14 +45,10 @@ class Regression:
     merge = staticmethod(mean_of_windows)
 
     @staticmethod
-    def gold_rule(*, threshold: float | None = None, margin: float = 0.0) -> ScoreRule:
+    def gold_rule(*, threshold: float | None = None, margin: float = 0.0, separator: str = ",") -> ScoreRule:
         """Cells are numbers, taken as they are."""
-        if threshold is not None or margin:
-            raise SettingsError(
-                f"a label threshold of {threshold} for scores",
-                expected="scores as they are",
-                fix="leave the threshold and its margin out",
-            )
+        no_threshold(threshold, margin, "scores")
+        no_separator(separator, "scores")
         return ScoreRule()
 
     @property
@@ -73,6 +71,19 @@ class Regression:
         known = gold[~np.isnan(gold)]
         return float(known.mean()), float(known.std())
 
+    def fitted(self, gold: np.ndarray, logits: np.ndarray) -> Self:
+        """As it is: nothing is chosen on dev."""
+        return self
+
+    @property
+    def tuned(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def restored(self, values: Mapping[str, Any]) -> Self:
+        """As it is."""
+        return self
+
     @staticmethod
     def predictions(logits: np.ndarray) -> np.ndarray:
         """float64 (n,)."""
@@ -80,8 +91,8 @@ class Regression:
 
     @staticmethod
     def together(logits: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """The mean score, float64 (n,)."""
-        return np.asarray(np.einsum("k,kn->n", shares, logits[:, :, 0].astype(np.float64)))
+        """The mean score, float64 (n, 1)."""
+        return np.asarray(np.einsum("k,knc->nc", shares, logits.astype(np.float64)))
 
     def decode(self, logits: np.ndarray, temperature: float = 1.0) -> list[dict[str, Any]]:
         """`score`, which no temperature moves."""
@@ -136,7 +147,15 @@ class Regression:
             f"the mean score is {spread:.3g} off: it was taught other scores, or too little"
         )
 
-    def disagreements(self, gold: np.ndarray, teacher: np.ndarray, student: np.ndarray, limit: int) -> Disagreements:
+    def disagreements(
+        self,
+        gold: np.ndarray,
+        teacher: np.ndarray,
+        student: np.ndarray,
+        limit: int,
+        *,
+        teacher_task: "Self | None" = None,
+    ) -> Disagreements:
         """The furthest apart first; a score is not right or wrong."""
         theirs, own = self.predictions(teacher), self.predictions(student)
         order = np.argsort(-np.abs(theirs - own), kind="stable")[:limit]

@@ -5,7 +5,7 @@ are asked for: an engine without torch answers without it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -61,11 +61,20 @@ class Task(Protocol):
     def outputs(self) -> int:
         """How many logits a text has."""
 
-    def gold_rule(self, *, threshold: float | None = None, margin: float = 0.0) -> GoldRule:
-        """How cells of a label column become gold answers; `threshold` and `margin` as in `LabelRule`.
+    @property
+    def names_outputs(self) -> bool:
+        """Whether an output stands for a label; else it is a number."""
+
+    def gold_rule(self, *, threshold: float | None = None, margin: float = 0.0, separator: str = ",") -> GoldRule:
+        """How cells of a label column become gold answers.
+
+        Args:
+            threshold: As in `LabelRule`.
+            margin: As in `LabelRule`.
+            separator: As in `LabelSetRule`.
 
         Raises:
-            SettingsError: A threshold for answers that are no labels.
+            SettingsError: A threshold or a separator for answers that have none.
         """
 
     @property
@@ -75,25 +84,44 @@ class Task(Protocol):
     def distillation_loss(self, published: Loss) -> Loss:
         """(logits, the teacher's logits) → (sum, count), in place of the one that a method was `published` with."""
 
-    def scale(self, gold: np.ndarray) -> tuple[float, float]:
-        """Centre and spread of the gold answers of a training split, (0, 1) where answers are no numbers.
+    def scale(self, gold: np.ndarray) -> tuple[float | np.ndarray, float]:
+        """Centre of the logits that a training split asks for, one number or one for each output, and their spread.
+
+        Of scores their mean and their spread; of sets of labels their log-odds, and 1; of one label of several (0, 1).
 
         A fresh head begins there, and squared errors are weighed in squares of the spread: so that what is learned, and
-        how fast, does not depend on the unit of the scores.
+        how fast, does not depend on the unit of the scores, or on how rare labels are.
         """
 
     def merge(self, logits: np.ndarray, example: np.ndarray) -> np.ndarray:
         """Logits of windows (m, C) to logits of texts (n, C); `example` int64 (m,), ascending: the text of a window."""
 
+    def fitted(self, gold: np.ndarray, logits: np.ndarray) -> Self:
+        """The task with what a model's answers need that is chosen on dev, from its logits there; else as it is.
+
+        Each model is judged, and deployed, by the task as fitted to it; `gold` is dev's.
+        """
+
+    @property
+    def tuned(self) -> dict[str, Any]:
+        """What `fitted` chose, as it stands in potstill.json; empty where nothing is chosen."""
+
+    def restored(self, values: Mapping[str, Any]) -> Self:
+        """The task with what `tuned` wrote, out of all the keys of a potstill.json.
+
+        Raises:
+            ModelError: What it needs is not there, or cannot be used.
+        """
+
     def predictions(self, logits: np.ndarray) -> np.ndarray:
         """Logits of texts to what `metrics` judges, as in `Examples.labels`."""
 
     def together(self, logits: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """Predictions of k models as one: their logits of texts (k, n, C), and how much each counts (k,), in all 1."""
+        """Logits of k models as one's, (n, C): theirs (k, n, C), and how much each counts (k,), in all 1."""
 
     @property
     def confidence(self) -> Confidence | None:
-        """How sure answers are; None where an answer has no probability."""
+        """How sure answers are; None where an answer has no probability, or several."""
 
     def decode(self, logits: np.ndarray, temperature: float = 1.0) -> list[dict[str, Any]]:
         """Logits of texts to answers, as `predict` gives them; `temperature` moves probabilities, and no answer."""
@@ -120,7 +148,7 @@ class Task(Protocol):
         """Precision, recall and F1 of each label; None where answers are no labels."""
 
     def constant(self, gold: np.ndarray) -> Any:
-        """The answer that is best for all of `gold` (a training split) at once."""
+        """The answer that is best for all of `gold` (a training split) at once, as an element of `predictions`."""
 
     @property
     def constant_name(self) -> str:
@@ -132,5 +160,16 @@ class Task(Protocol):
     def doubts(self, metrics: Mapping[str, Metric], gold: np.ndarray) -> str | None:
         """What a teacher's metrics on `gold` say against it that the primary metric does not show; None: nothing."""
 
-    def disagreements(self, gold: np.ndarray, teacher: np.ndarray, student: np.ndarray, limit: int) -> Disagreements:
-        """Where two models' logits of texts differ."""
+    def disagreements(
+        self,
+        gold: np.ndarray,
+        teacher: np.ndarray,
+        student: np.ndarray,
+        limit: int,
+        *,
+        teacher_task: Self | None = None,
+    ) -> Disagreements:
+        """Where two models' logits of texts differ: this task is fitted to the student, `teacher_task` to the teacher.
+
+        `teacher_task` None means that it is the same.
+        """
