@@ -130,7 +130,7 @@ def test_refusals():
     refused("dev has labels that train has not: 'hate'", dev=[("x", "joy,hate"), ("y", "hate")])
     refused("dev: none of its 2 usable rows has a label", dev=[("x", ""), ("y", "")])
     refused("train: one class only, 'joy'", train=[("a", "joy"), ("b", "")])
-    refused(r"set data.label_separator = \"\|\"", train=[("a", "joy|love"), ("b", "joy"), ("c", "")])
+    refused(r"data.label_separator = \"\|\"", train=[("a", "joy|love"), ("b", "joy"), ("c", "")])
     refused("differ only in spelling", train=[("a", "joy,Joy"), ("b", "love")])
     refused("row 1 .*empty name", train=[("a", "joy,,love"), ("b", "love")])
 

@@ -161,7 +161,9 @@ def test_an_interrupted_run_ends_in_the_same_bytes(made: Path, tmp_path: Path) -
 
 
 def test_a_budget_sets_the_steps(made: Path, tmp_path: Path) -> None:
-    found = finetune(settings_of(made, "run.budget=0.3", "training.epochs=100000", f'run.out="{tmp_path}/run"'))
+    with contextlib.suppress(GateRefused):  # a slow machine may leave too few steps to learn anything
+        finetune(settings_of(made, "run.budget=0.3", "training.epochs=100000", f'run.out="{tmp_path}/run"'))
+    found = read_json(tmp_path / "run" / "finetune.json")
     assert 10 <= found["training"]["steps"] < found["training"]["planned"] == 800_000
 
 

@@ -58,7 +58,7 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON document, not with lines.")] = False,
 ) -> None:
-    """Answer texts with a label, several labels, a score or filled blanks.
+    """Answer texts: labels, scores or filled blanks.
 
     Reads lines of standard input, the texts given, or the rows of a file (CSV, TSV, JSON Lines, Parquet, ...). Each
     answer is a line of JSON: {"id": row number from 1, "label": ..., "probabilities": {...}}, {"id": ..., "labels":
