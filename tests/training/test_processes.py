@@ -35,6 +35,15 @@ save_file(tensors, out / f"{processes.rank}.safetensors")
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As many as the workers have, whatever earlier tests have set: a checkpoint says how many it was written with."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def trained(processes=None, checkpoints=None, *, spoil=False):
     """Everything a training leaves: the first update's gradient, the weights and the curve."""
     processes = processes or Processes()
