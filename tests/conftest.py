@@ -47,3 +47,15 @@ def bert(tmp_path_factory):
 def mpnet(tmp_path_factory):
     """The tiny MPNet with all its exports; not to be changed."""
     return _exported("mpnet", tmp_path_factory)
+
+
+_RAISES_SIGNALS = ("tests/training/test_interrupt.py", "tests/training/test_resume.py")
+
+
+def pytest_collection_modifyitems(items):
+    """Tests that raise signals in this process come first.
+
+    After thousands of others the process was seen to end at the first signal raised (SIGSEGV, without a word of
+    faulthandler's, whose signal stack is the one used): not explained yet; in a process of their own they pass.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(_RAISES_SIGNALS))  # stable: all else stays in order
