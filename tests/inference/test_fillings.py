@@ -2,6 +2,7 @@
 pair whose halves are not the likeliest words by themselves."""
 
 import itertools
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from tests.tiny import tiny_tokenizer
 from tests.tokenizers_of import KINDS, small_tokenizer
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast, pipeline
 
-from potstill.errors import DataError
+from potstill.errors import DataError, ModelError
 from potstill.inference.fillings import Filler
 from potstill.inference.joint_search import joint_search
 from potstill.models.masked_lm import load_masked_lm
@@ -177,8 +178,13 @@ def test_what_cannot_be_filled_says_why(learned, tmp_path):
         "empty",
         "not a Unicode text: a lone surrogate at character 5",
     ]
-    with pytest.raises(DataError, match="expected 1 to 16"):
-        Filler.load(learned, top=0)
+    for top, allowed in ((0, 16), (101, 100)):
+        with pytest.raises(DataError, match=f"expected 1 to {allowed}"):
+            Filler.load(learned, top=top)
+    shutil.copytree(learned, tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=r"has no tokenizer\.json"):
+        Filler.load(tmp_path / "model")
     model = load_masked_lm(learned)
     with torch.no_grad():
         model.get_input_embeddings().weight.fill_(float("nan"))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
+from potstill.data.encoding import TextEncoder
 from potstill.data.masking import MaskVocabulary
 from potstill.data.spans import template_specials
 from potstill.data.words import WORD_MARKS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Filler", "Filling", "Fillings"]
 
 _BATCH = 64
+_MOST = 100
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,10 @@ class Filler:
         tokenizer: Its tokenizer; its mask token is a blank.
         max_length: Longest input in tokens. Of a longer text the part around its blanks is read.
         beam: As in `joint_search`.
-        top: Fillings given, at most `beam`.
+        top: Fillings given, at most `beam`, and 100.
+
+    Raises:
+        DataError: Another number of fillings.
     """
 
     pair = False
@@ -99,8 +104,8 @@ class Filler:
     def __init__(
         self, model: "PreTrainedModel", tokenizer: Tokenizer, *, max_length: int, beam: int = 16, top: int = 5
     ) -> None:
-        if not 1 <= top <= beam:
-            raise DataError(f"{top} fillings", expected=f"1 to {beam}")
+        if not 1 <= top <= min(beam, _MOST):
+            raise DataError(f"{top} fillings", expected=f"1 to {min(beam, _MOST)}")
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.model, self.tokenizer, self.beam, self.top = model, tokenizer, beam, top
@@ -116,15 +121,17 @@ class Filler:
         """From the folder of any masked LM: config.json, model.safetensors, tokenizer.json.
 
         Raises:
-            ModelError: No masked-LM head, or no mask token.
+            ModelError: No masked-LM head, no mask token, or no tokenizer.json that can be read.
+            DataError: As the constructor.
         """
         from potstill.models.loading import longest_input
         from potstill.models.masked_lm import load_masked_lm
         from potstill.models.packed import read_only
 
         model = read_only(load_masked_lm(folder), precision)
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        return cls(model, tokenizer, max_length=longest_input(model.config), beam=max(16, top), top=top)
+        length = longest_input(model.config)
+        tokenizer = TextEncoder.from_folder(folder, max_length=length).tokenizer
+        return cls(model, tokenizer, max_length=length, beam=max(16, min(top, _MOST)), top=top)
 
     def predict_stream(self, rows: Iterable[Any], *, batch_size: int = _BATCH) -> Iterator[Fillings]:
         """As `Predictor.predict_stream`: an answer for each text, in order."""

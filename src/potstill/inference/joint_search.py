@@ -10,7 +10,8 @@ import numpy as np
 
 __all__ = ["Found", "Partial", "Read", "joint_search"]
 
-_SETS = 64
+_SETS = 16
+"""Sets of filled blanks that are gone on with: bounds memory, beam × sets × blanks × V log-probabilities of a step."""
 
 Partial = tuple[int | None, ...]
 """A token for each blank; None where it is still open."""
